@@ -1,0 +1,1 @@
+"""Methods that add a number per distance to the scores."""

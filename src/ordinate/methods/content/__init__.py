@@ -1,0 +1,1 @@
+"""Methods in which content meets position."""

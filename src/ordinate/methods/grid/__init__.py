@@ -1,0 +1,1 @@
+"""Methods for tokens on a two-dimensional grid."""

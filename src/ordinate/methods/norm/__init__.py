@@ -1,0 +1,1 @@
+"""Methods that change how scores become weights."""

@@ -1,0 +1,1 @@
+"""Methods that turn queries and keys."""

@@ -1,0 +1,1 @@
+"""Methods that multiply the scores, or the product itself, by something of the distance."""

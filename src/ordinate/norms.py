@@ -1,0 +1,62 @@
+"""How scores become weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, pad
+
+from ordinate.masks import Mask
+from ordinate.terms import Tile
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """exp(s_ij) / (Σ_j exp(s_ij) + exp(sink)) with an optional sink [h]; a row without keys is 0."""
+
+    sink: Tensor | None = None
+
+    def weights(self, s: Tensor, tile: Tile, mask: Mask) -> Tensor:
+        """Masked scores (-inf) [b, h, n, m] to weights."""
+        if self.sink is not None:
+            sink = self.sink.to(s.dtype)[:, None, None].expand(*s.shape[:3], 1)
+            return torch.cat([s, sink], -1).softmax(-1)[..., :-1]
+        if mask.fills_rows:
+            return s.softmax(-1)
+        nothing = s == -torch.inf
+        return s.clamp_min(torch.finfo(s.dtype).min).softmax(-1).masked_fill(nothing, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class StickBreaking:
+    """β_ij ∏_{t before j} (1 - β_it) with β = σ(s): each key takes its part of what is left.
+
+    order: "nearest" takes keys by |gap|, at equal distance the earlier position first;
+           "first" takes keys in their order, the first key first
+    Exact, in log space. What nobody takes, 1 - Σ_j, is dropped.
+    """
+
+    order: Literal["nearest", "first"]
+
+    def weights(self, s: Tensor, tile: Tile, mask: Mask) -> Tensor:
+        """Masked scores (-inf) [b, h, n, m] to weights."""
+        if self.order == "first":
+            return _break(s)
+        if mask.causal and tile.low is not None:
+            return _break(s.flip(-1)).flip(-1)
+        gap = tile.gap()
+        turn = (2 * gap.abs() + (gap > 0)).argsort(-1, stable=True).unsqueeze(1)
+        back = turn.argsort(-1).expand(s.shape)
+        return _break(s.gather(-1, turn.expand(s.shape))).gather(-1, back)
+
+
+def _break(s: Tensor) -> Tensor:
+    left = logsigmoid(-s).cumsum(-1)
+    # Shifted by one key, never "sum minus own": the difference would cancel.
+    return (logsigmoid(s) + pad(left[..., :-1], (1, 0))).exp()
+
+
+Norm = Softmax | StickBreaking

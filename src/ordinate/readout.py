@@ -1,0 +1,127 @@
+"""What a method does, as plain numbers: for people who have their own attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ordinate.attend import Attend
+from ordinate.facts import NEEDS
+from ordinate.masks import Mask
+from ordinate.space import Space
+from ordinate.terms import Dense, Distance, Local, Product, Term
+
+if TYPE_CHECKING:
+    from ordinate.position import Position
+
+SEE = "use od.attention, or a model of ours"
+
+
+def stated(
+    position: Position, space: Space, n: int, *, causal: bool, layer: int, like: Tensor | None = None
+) -> Attend:
+    """The problem that a method states for n queries of nothing in particular."""
+    require(position, frozenset(), "plain numbers")
+    device = next((p.device for p in position.parameters()), space.positions.device)
+    space = space.but(positions=space.positions.to(device))
+    shape = (1, position.heads or 1, space.size, position.head_dim or 2)
+    k = torch.zeros(shape, device=device) if like is None else like
+    mask = Mask(causal=causal or position.facts.causal_only)
+    a = Attend(k[:, :, k.shape[2] - n :], k, k, space, 1.0, mask, layer=layer)
+    return position.attend(a)
+
+
+def require(position: Position, given: frozenset[str], where: str) -> None:
+    """Refuses, in a sentence, a method that needs more than `where` can give."""
+    if missing := sorted(position.facts.needs - given):
+        what = " and ".join(NEEDS[name] for name in missing)
+        raise ValueError(f"{position.name} needs {what}, which {where} cannot give: {SEE}")
+
+
+def bias(position: Position, n: int, m: int, *, causal: bool, layer: int) -> Tensor:
+    if not 1 <= n <= m:
+        raise ValueError(f"a bias is for 1 or more queries among the keys, got n={n} and m={m}")
+    a = stated(position, Space.line(m), n, causal=causal, layer=layer)
+    if not a.terms:
+        raise ValueError(f"{position.name} adds nothing to the scores, so it has no bias")
+    s = torch.zeros(1, 1, n, m, device=a.q.device)
+    for term in a.terms:
+        if why := _not_added(term):
+            raise ValueError(f"{position.name} is no plain bias: it {why}; {SEE}")
+        s = term.at(s, a.tile, *(h.tensor for h in term.held))
+    return s[0]
+
+
+def rotate(
+    position: Position,
+    q: Tensor,
+    k: Tensor,
+    position_ids: Tensor | None,
+    key_position_ids: Tensor | None,
+    layer: int,
+) -> tuple[Tensor, Tensor]:
+    require(position, frozenset(), "plain q and k")
+    if position_ids is not None and key_position_ids is None and q.shape[2] != k.shape[2]:
+        raise ValueError(
+            f"{q.shape[2]} queries and {k.shape[2]} keys need positions each: "
+            "give position_ids and key_position_ids"
+        )
+    key_ids = position_ids if key_position_ids is None else key_position_ids
+    space = Space.line(k.shape[2], device=k.device) if key_ids is None else Space.points(key_ids)
+    space_q = None if key_position_ids is None or position_ids is None else Space.points(position_ids)
+    a = position.attend(Attend(q, k, k, space, 1.0, Mask(), space_q=space_q, layer=layer))
+    if not a.rotations:
+        raise ValueError(f"{position.name} does not turn queries and keys: it has no rotation")
+    return a.rotated()
+
+
+def score_mod(
+    position: Position, position_ids: Tensor | None, offset: int, causal: bool, layer: int
+) -> Callable[..., Tensor]:
+    a = stated(position, Space.line(2), 2, causal=causal, layer=layer)
+    if why := _beyond_score_mod(a):
+        raise ValueError(f"{position.name} cannot be a score_mod: it {why}; {SEE}")
+    terms = [t for t in a.terms if isinstance(t, Distance)]
+
+    def mod(score: Tensor, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        if position_ids is None:
+            gap = kv_idx - q_idx - offset
+        else:
+            ids = position_ids if position_ids.ndim == 1 else position_ids[b]
+            gap = ids[kv_idx] - ids[q_idx + offset]
+        for term in terms:
+            values = term.fn(gap.reshape(1), *term.tensors)[:, 0]
+            value = values[h] if len(values) > 1 else values[0]
+            score = score + value if term.op == "add" else score * value
+        return score
+
+    return mod
+
+
+def _not_added(term: Term) -> str:
+    """Why a term is not a bias of positions alone, or nothing."""
+    if isinstance(term, Distance):
+        return "" if term.op == "add" else "multiplies the scores"
+    if isinstance(term, Product | Dense):
+        return ""
+    if isinstance(term, Local) and term.op == "add" and not (term.query or term.key):
+        return ""
+    return "depends on the content of queries and keys"
+
+
+def _beyond_score_mod(a: Attend) -> str:
+    """What of a problem a function of one score and two indices cannot do, or nothing."""
+    if a.rotations:
+        return "turns queries and keys (see rotate)"
+    if a.score is not None or a.values is not None:
+        return "replaces the product or adds to the values"
+    if a.norm is not None:
+        return "replaces the softmax"
+    if other := next((t for t in a.terms if not isinstance(t, Distance)), None):
+        return f"needs a {type(other).__name__} term, which reads more than two indices"
+    if any(t.coord is not None for t in a.terms if isinstance(t, Distance)):
+        return "measures distance on a grid"
+    return "" if a.terms else "does nothing to the scores"

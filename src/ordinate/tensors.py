@@ -1,0 +1,28 @@
+"""Turning one number per distance into a matrix."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def toeplitz(line: Tensor, n: int, m: int) -> Tensor:
+    """n+m-1 numbers per diagonal, lowest first, [..., n+m-1], as the matrix [..., n, m].
+
+    Entry (i, j) is `line[j - i + n - 1]`. Copies are skewed rather than gathered, so that the
+    gradient is a plain sum over each diagonal: no scatter, the same bits every time.
+    """
+    if n == 1:
+        return line.unsqueeze(-2)
+    length = n + m - 1
+    copies = line.unsqueeze(-2).expand(*line.shape[:-1], n, length).flatten(-2)
+    # Each row of length-1 entries starts one entry earlier on the line than the row above.
+    return copies[..., n - 1 : n - 1 + n * (length - 1)].unflatten(-1, (n, length - 1))[..., :m]
+
+
+def hankel(line: Tensor, n: int, m: int) -> Tensor:
+    """The rows of `toeplitz` in reverse order, as a view without a copy (not for gradients).
+
+    Entry (i, j) is `line[i + j]`: both strides are 1, and nothing of size n × m exists.
+    """
+    line = line.contiguous()
+    return line.as_strided((*line.shape[:-1], n, m), (*line.stride()[:-1], 1, 1))
