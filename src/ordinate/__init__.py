@@ -51,7 +51,7 @@ _HOME = {
 }
 _PACKAGES = ("backends", "methods", "models", "testing")
 
-__all__ = [*_HOME, *_PACKAGES, "__version__"]  # noqa: PLE0604
+__all__ = [*_HOME, *_PACKAGES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

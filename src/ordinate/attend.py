@@ -18,7 +18,7 @@ from ordinate.terms import Local, Score, Term, Tile, Values
 
 @dataclass(frozen=True, eq=False)
 class Attend:
-    """o_i = Σ_j w_ij (v_j + u_{j-i}),  w = norm(terms(scale · ⟨R_i q_i, R_j k_j⟩)),  j allowed by the mask.
+    """o_i = Σ_j w_ij (v_j + u_{j-i}),  w = norm(terms(scale · ⟨R_i q_i, R_j k_j⟩)),  j allowed.
 
     An immutable value that methods add to and engines solve.
 
@@ -133,20 +133,24 @@ class Attend:
 
     def rotated(self) -> tuple[Tensor, Tensor]:
         """q and k carrying all rotations."""
-        q, k = self.q, self.k
+        if not self.rotations:
+            return self.q, self.k
+        q = self._turned(self.q, self.pos_q, self.special_q, key=False)
+        if self.turned == self.k.shape[2]:
+            return q, self.k
+        fresh = self.fresh_keys()
+        return q, torch.cat([self.k[:, :, : self.turned], fresh], 2) if self.turned else fresh
+
+    def fresh_keys(self) -> Tensor:
+        """The keys that do not carry the rotations yet, now with them."""
+        special, start = self.space.special, self.turned
+        special = None if special is None else special[:, start:]
+        return self._turned(self.k[:, :, start:], self.pos_k[:, start:], special, key=True)
+
+    def _turned(self, x: Tensor, pos: Tensor, special: Tensor | None, *, key: bool) -> Tensor:
         for rotation in self.rotations:
-            q = rotation.turn(q, self.pos_q, key=False, special=self.special_q)
-        if self.rotations and self.turned < k.shape[2]:
-            fresh, pos, special = k[:, :, self.turned :], self.pos_k, self.space.special
-            for rotation in self.rotations:
-                fresh = rotation.turn(
-                    fresh,
-                    pos[:, self.turned :],
-                    key=True,
-                    special=None if special is None else special[:, self.turned :],
-                )
-            k = torch.cat([k[:, :, : self.turned], fresh], 2) if self.turned else fresh
-        return q, k
+            x = rotation.turn(x, pos, key=key, special=special)
+        return x
 
     @property
     def rows(self) -> tuple[Local, ...]:

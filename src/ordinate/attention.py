@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from ordinate import backends
 from ordinate.attend import Attend
+from ordinate.describe import describe
 from ordinate.facts import NEUTRAL
 from ordinate.masks import Mask
 from ordinate.names import make
@@ -94,7 +96,9 @@ def problem(
     space_q = None
     if cross:
         if position_ids is None:
-            raise ValueError("key_position_ids say where the keys are: give position_ids of the queries")
+            raise ValueError(
+                "key_position_ids say where the keys are: give position_ids of the queries"
+            )
         space_q = Space.points(position_ids)
         _check_places(space_q, "position_ids", b, n, q.device)
         if causal or documents is not None:
@@ -103,7 +107,9 @@ def problem(
                 "causal and cu_seqlens mean nothing there, use mask"
             )
     elif n > m:
-        raise ValueError(f"{n} queries for {m} keys: in self-attention the queries are the last keys")
+        raise ValueError(
+            f"{n} queries for {m} keys: in self-attention the queries are the last keys"
+        )
     a = Attend(
         q, k, v, space,
         scale=d**-0.5 if scale is None else scale,
@@ -119,20 +125,24 @@ def check(position: Position, a: Attend) -> None:
     """Refuses, in a sentence, a problem that a method does not mean anything in."""
     facts, name = position.facts, position.name
     if facts.causal_only and not (a.mask.causal and not a.cross):
-        raise ValueError(f"{name} is for causal attention only: give causal=True, or another method")
+        raise ValueError(
+            f"{name} is for causal attention only: give causal=True, or another method"
+        )
     if a.cross and not facts.cross:
         raise ValueError(
             f"{name} means nothing between two sequences: use it in self-attention, "
             "and another method, or none, in cross-attention"
         )
-    if position_axes := {s.axes for s in (a.space, a.space_q) if s is not None} - {facts.axes}:
-        if facts != NEUTRAL:
-            raise ValueError(
-                f"{name} places tokens by {facts.axes} coordinate{'s' * (facts.axes > 1)}, "
-                f"got positions with {position_axes.pop()}"
-            )
+    axes = {s.axes for s in (a.space, a.space_q) if s is not None} - {facts.axes}
+    if axes and facts != NEUTRAL:
+        raise ValueError(
+            f"{name} places tokens by {facts.axes} coordinate{'s' * (facts.axes > 1)}, "
+            f"got positions with {axes.pop()}"
+        )
     if facts.integer and a.pos_k.is_floating_point():
-        raise ValueError(f"{name} counts whole steps: its positions are integers, got {a.pos_k.dtype}")
+        raise ValueError(
+            f"{name} counts whole steps: its positions are integers, got {a.pos_k.dtype}"
+        )
     for part in leaves(position):
         for size, found in (("heads", a.q.shape[1]), ("head_dim", a.q.shape[3])):
             made = getattr(part, size)
@@ -157,24 +167,66 @@ def check(position: Position, a: Attend) -> None:
 def leaves(position: Position) -> list[Position]:
     """The methods inside chains and restrictions."""
     if isinstance(position, Chain):
-        return [leaf for part in position.parts for leaf in leaves(part)]  # type: ignore[arg-type]
+        return [leaf for part in position for leaf in leaves(part)]
     return leaves(position.inner) if isinstance(position, Only) else [position]
 
 
-def explain(a: Attend) -> str:
-    """Which engine would run a problem, and why the others refuse; one line per engine.
+def explain(
+    q: Tensor | Attend,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    position: Position | str = "none",
+    *,
+    causal: bool = False,
+    position_ids: Tensor | None = None,
+    key_position_ids: Tensor | None = None,
+    mask: Tensor | Mask | None = None,
+    cu_seqlens: Tensor | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    layer: int = 0,
+    layout: Literal["bhnd", "bnhd"] = "bhnd",
+) -> str:
+    """A problem in words, which engine would run it, and why the others refuse.
+
+    Takes what `attention` takes, or one problem already stated.
 
     >>> import ordinate as od, torch
     >>> q = torch.randn(1, 8, 128, 64)
-    >>> print(od.explain(od.problem(q, q, q, "alibi", causal=True)))  # doctest: +SKIP
+    >>> print(od.explain(q, q, q, "alibi", causal=True))  # doctest: +ELLIPSIS
+    batch 1, 8 heads of 64, 128 queries × 128 keys, float32 on cpu; causal: q·k × 0.125 → ...
+    → sdpa       runs it
+      reference  could run it
     """
-    chosen = backends.choose(a)
-    lines = [f"{a.describe()}"]
-    for name in backends.NAMES:
-        why = backends.backend(name).refuses(a)
-        mark = "→" if name == chosen else "×" if why else " "
-        lines.append(f"{mark} {name:<10} {why or ('runs it' if name == chosen else 'could run it')}")
-    return "\n".join(lines)
+    if isinstance(q, Attend):
+        a = q
+    elif k is None or v is None:
+        raise ValueError("explain takes q, k and v as attention does, or one problem (od.problem)")
+    else:
+        a = problem(
+            q, k, v, position, causal=causal, position_ids=position_ids,
+            key_position_ids=key_position_ids, mask=mask, cu_seqlens=cu_seqlens, scale=scale,
+            dropout=dropout, layer=layer, layout=layout,
+        )  # fmt: skip
+    return "\n".join(
+        [describe(a), *(f"{mark} {name:<10} {says}" for name, mark, says in engines(a))]
+    )
+
+
+def engines(a: Attend) -> list[tuple[str, str, str]]:
+    """Each engine, a mark (→ runs it, × refuses), and what it says to a problem."""
+    chosen, said = backends.choose(a), []
+    for name in backends.ENGINES:
+        if why := backends.refuses(a, name):
+            said.append((name, "×", f"refuses: {why}"))
+        elif name == chosen:
+            said.append((name, "→", "runs it"))
+        else:
+            small = chosen == "reference" and name != chosen
+            said.append(
+                (name, " ", "could run it" + "; the reference is faster this small" * small)
+            )
+    return said
 
 
 def weights(a: Attend) -> Tensor:
@@ -193,10 +245,12 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor, layout: str) -> None:
     shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
     if q.shape[0] != k.shape[0] or k.shape[:3] != v.shape[:3] or q.shape[3] != k.shape[3]:
         raise ValueError(
-            f"q is [b, h, n, d], k [b, kv, m, d] and v [b, kv, m, dv] (layout={layout!r}), got {shapes}"
+            f"q is [b, h, n, d], k [b, kv, m, d], v [b, kv, m, dv] (layout={layout!r}), got {shapes}"
         )
     if q.shape[1] % k.shape[1]:
-        raise ValueError(f"{q.shape[1]} query heads do not group over {k.shape[1]} key heads: {shapes}")
+        raise ValueError(
+            f"{q.shape[1]} query heads do not group over {k.shape[1]} key heads: {shapes}"
+        )
 
 
 def _check_places(space: Space, name: str, b: int, n: int, device: torch.device) -> None:
@@ -216,7 +270,9 @@ def _mask(
     if mask is None or isinstance(mask, Mask):
         return mask or Mask(), None if mask is None else mask.valid
     if mask.device != device:
-        raise ValueError(f'mask is on {mask.device} and the queries on {device}: move it with .to("{device}")')
+        raise ValueError(
+            f'mask is on {mask.device} and the queries on {device}: move it with .to("{device}")'
+        )
     if mask.is_floating_point():
         raise ValueError("mask is boolean, True where a query may look; an additive mask is a bias")
     if mask.ndim == 2 and mask.shape == (b, m):
@@ -231,7 +287,7 @@ def _mask(
 
 def _documents(cu_seqlens: Tensor, b: int, m: int) -> Tensor:
     ends = cu_seqlens.tolist()
-    if b != 1 or ends[:1] != [0] or ends[-1:] != [m] or any(x >= y for x, y in zip(ends, ends[1:])):
+    if b != 1 or ends[:1] != [0] or ends[-1:] != [m] or any(x >= y for x, y in pairwise(ends)):
         raise ValueError(
             f"cu_seqlens are the borders of documents packed into one row, rising from 0 to {m}, "
             f"got {ends} for a batch of {b}"

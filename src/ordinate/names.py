@@ -53,7 +53,11 @@ def split(name: str) -> list[str]:
     parts, depth, start = [], 0, 0
     for i, c in enumerate(name):
         depth += (c == "(") - (c == ")")
-        if c == "+" and depth == 0 and not (name[i - 1 : i] == "e" and name[i - 2 : i - 1].isdigit()):
+        if (
+            c == "+"
+            and depth == 0
+            and not (name[i - 1 : i] == "e" and name[i - 2 : i - 1].isdigit())
+        ):
             parts.append(name[start:i])
             start = i + 1
     parts = [part.strip() for part in (*parts, name[start:])]
@@ -69,7 +73,9 @@ def parse(piece: str) -> tuple[str, str | None, dict[str, str]]:
         head, rest = piece.split("(", 1)
         inner, tail = rest.rsplit(")", 1)
         if tail and not tail.startswith(":"):
-            raise ValueError(f"{piece!r}: after the closing parenthesis come options, as :draw_from=9")
+            raise ValueError(
+                f"{piece!r}: after the closing parenthesis come options, as :draw_from=9"
+            )
         tail = tail[1:]
     elif ":" in piece:
         head, tail = piece.split(":", 1)
@@ -80,6 +86,17 @@ def parse(piece: str) -> tuple[str, str | None, dict[str, str]]:
             raise ValueError(f"{option!r} in {piece!r} is not an option: write name=value")
         options[key.strip()] = value.strip()
     return head.strip(), inner, options
+
+
+def classes(name: str) -> list[type[Position]]:
+    """The classes behind a name, of all its parts, without making anything; none for "none"."""
+    from ordinate.methods import find
+
+    found: list[type[Position]] = []
+    for head, inner, _ in map(parse, split(name)):
+        found += [find(head)] if head != "none" else []
+        found += classes(inner) if inner else []
+    return found
 
 
 def _one(piece: str, sizes: dict[str, int | None], extra: dict[str, Any]) -> Position:
@@ -152,6 +169,6 @@ def convert(name: str, value: Any, hint: Any) -> Any:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """", did you mean …?" if there is something close."""
+    """ ", did you mean …?" if there is something close."""
     close = difflib.get_close_matches(word, list(words), 1, 0.6)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Hashable, Iterator
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -129,35 +129,38 @@ class Chain(Position):
         self.facts = join(p.facts for p in parts)
         self.name = "+".join(p.name for p in parts) or "none"
 
+    def __iter__(self) -> Iterator[Position]:
+        return iter(self.parts)  # type: ignore[arg-type]
+
     def embed(self, x: Tensor, space: Space, layer: int) -> tuple[Tensor, Space]:
-        for part in self.parts:
+        for part in self:
             x, space = part.embed(x, space, layer)
         return x, space
 
     def before(self, sources: Sources, space: Space, layer: int) -> Sources:
-        for part in self.parts:
+        for part in self:
             sources = part.before(sources, space, layer)
         return sources
 
     def remember(self, x: Tensor, space: Space, layer: int) -> dict[str, Tensor]:
         return {
             f"{i}.{key}": value
-            for i, part in enumerate(self.parts)
+            for i, part in enumerate(self)
             for key, value in part.remember(x, space, layer).items()
         }
 
     def attend(self, a: Attend) -> Attend:
         whole = a.kept
-        for i, part in enumerate(self.parts):
+        for i, part in enumerate(self):
             own = {k.removeprefix(f"{i}."): v for k, v in whole.items() if k.startswith(f"{i}.")}
             a = part.attend(a.but(kept=own))
         return a.but(kept=whole)
 
     def epoch(self, length: int) -> Hashable:
-        return tuple(part.epoch(length) for part in self.parts)
+        return tuple(part.epoch(length) for part in self)
 
     def reset_parameters(self) -> None:
-        for part in self.parts:
+        for part in self:
             part.reset_parameters()
 
 

@@ -21,7 +21,13 @@ SEE = "use od.attention, or a model of ours"
 
 
 def stated(
-    position: Position, space: Space, n: int, *, causal: bool, layer: int, like: Tensor | None = None
+    position: Position,
+    space: Space,
+    n: int,
+    *,
+    causal: bool,
+    layer: int,
+    like: Tensor | None = None,
 ) -> Attend:
     """The problem that a method states for n queries of nothing in particular."""
     require(position, frozenset(), "plain numbers")
@@ -71,7 +77,9 @@ def rotate(
         )
     key_ids = position_ids if key_position_ids is None else key_position_ids
     space = Space.line(k.shape[2], device=k.device) if key_ids is None else Space.points(key_ids)
-    space_q = None if key_position_ids is None or position_ids is None else Space.points(position_ids)
+    space_q = (
+        None if key_position_ids is None or position_ids is None else Space.points(position_ids)
+    )
     a = position.attend(Attend(q, k, k, space, 1.0, Mask(), space_q=space_q, layer=layer))
     if not a.rotations:
         raise ValueError(f"{position.name} does not turn queries and keys: it has no rotation")

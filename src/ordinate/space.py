@@ -62,7 +62,7 @@ class Space:
     def grid(
         height: int, width: int, *, prefix: int = 0, device: torch.device | str | None = None
     ) -> Space:
-        """`height` × `width` patches in row-major order as (y, x), after `prefix` special tokens."""
+        """`height` × `width` patches by rows, as (y, x), after `prefix` special tokens."""
         y = torch.arange(height, device=device).repeat_interleave(width)
         x = torch.arange(width, device=device).repeat(height)
         cells = torch.stack([y, x], -1)
@@ -80,6 +80,9 @@ class Space:
             raise ValueError(
                 f"positions in {positions.dtype} cannot tell 256 from 257: give integers or float32"
             )
+        checked = positions.is_floating_point() and not torch.compiler.is_compiling()
+        if checked and not positions.isfinite().all():
+            raise ValueError("positions hold NaN or infinity: every token needs a place")
         if positions.ndim == 1:
             positions = positions[None]
         return Space(positions if positions.ndim == 3 else positions[..., None], **rest)

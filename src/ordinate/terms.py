@@ -1,20 +1,19 @@
 """What may happen to a score.
 
 A term is data that declares its tensors, so that an engine which recomputes scores block by block
-can return their gradients, and one traceable method `at(s, tile, *tensors)` on a block of scores
+can return their gradients (a rule that closes over a tensor would lose it; the contract finds
+that), and one traceable method `at(s, tile, *tensors)` on a block of scores
 [b, h, nq, nk] with all heads. `gap` is key minus query position everywhere.
 """
 
 from __future__ import annotations
 
-import functools
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ordinate.tensors import toeplitz
 
@@ -79,7 +78,7 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Distance:
-    """A number per head and signed distance: `fn(gap [g], *tensors) -> [h|1, g]`, added or multiplied.
+    """A number per head and signed distance, `fn(gap [g], *tensors) -> [h|1, g]`.
 
     `coord(pos [b, n, axes]) -> [b, n]` names the scalar coordinate that gaps are taken of, if it
     is not the only axis.
@@ -97,14 +96,16 @@ class Distance:
         op: Literal["add", "mul"] = "add",
         coord: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        _set(self, fn=_open(fn), tensors=tensors, op=op, coord=coord)
+        _set(self, fn=fn, tensors=tensors, op=op, coord=coord)
 
     @property
     def held(self) -> tuple[Held, ...]:
         return tuple(Held(t, "whole") for t in self.tensors)
 
     def at(self, s: Tensor, tile: Tile, *tensors: Tensor) -> Tensor:
-        value = tile.spread(lambda gap: self.fn(gap, *tensors), self.coord).movedim(0, 1).to(s.dtype)
+        value = (
+            tile.spread(lambda gap: self.fn(gap, *tensors), self.coord).movedim(0, 1).to(s.dtype)
+        )
         return s + value if self.op == "add" else s * value
 
 
@@ -187,9 +188,6 @@ class Local:
     op: Literal["add", "map"] = "map"
     reach: Literal["pair", "heads", "row"] = "pair"
 
-    def __post_init__(self) -> None:
-        _open(self.fn)
-
     @property
     def held(self) -> tuple[Held, ...]:
         parts: tuple[tuple[Sequence[Tensor], Axis], ...] = (
@@ -203,13 +201,13 @@ class Local:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """Replaces the product itself: `fn(q [b,h,nq,d], k [b,h,nk,d], tile, *tensors) -> scores`, unscaled."""
+    """Replaces the product: `fn(q [b,h,nq,d], k [b,h,nk,d], tile, *tensors)`, scaled afterwards."""
 
     fn: Callable[..., Tensor]
     tensors: tuple[Tensor, ...] = ()
 
     def __init__(self, fn: Callable[..., Tensor], *tensors: Tensor) -> None:
-        _set(self, fn=_open(fn), tensors=tensors)
+        _set(self, fn=fn, tensors=tensors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,57 +231,3 @@ Term = Distance | Lookup | Product | Dense | Local
 def _set(obj: object, **values: object) -> None:
     for name, value in values.items():
         object.__setattr__(obj, name, value)
-
-
-def _open(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, or an error if it hides a tensor that needs a gradient.
-
-    An engine that recomputes scores differentiates the tensors a term declares; one that `fn`
-    closed over would silently get no gradient.
-    """
-    if not torch.compiler.is_compiling() and (name := _hidden(fn)):
-        raise ValueError(
-            f"the rule of a term closes over {name}, whose gradient would be lost: "
-            "pass its tensors to the term, which hands them to the rule"
-        )
-    return fn
-
-
-def _hidden(fn: Any) -> str:
-    """The name of something `fn` reads that needs a gradient, or nothing."""
-    if isinstance(fn, functools.partial):
-        return next((n for v in (*fn.args, *fn.keywords.values()) if (n := _reads(v, "an argument", ()))),
-                    _hidden(fn.func))  # fmt: skip
-    inside: list[tuple[str, Any]] = []
-    if isinstance(fn, types.MethodType):
-        inside += [("self", fn.__self__)]
-        fn = fn.__func__
-    if not isinstance(fn, types.FunctionType):
-        return "a module" if isinstance(fn, nn.Module) and _learns(fn) else ""
-    cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
-    inside += [(name, cell.cell_contents) for name, cell in cells]
-    inside += [("a default", value) for value in fn.__defaults__ or ()]
-    attributes = fn.__code__.co_names
-    return next((found for name, value in inside if (found := _reads(value, name, attributes))), "")
-
-
-def _reads(value: Any, name: str, attributes: tuple[str, ...]) -> str:
-    """The name by which a rule that holds `value` and uses `attributes` reaches a gradient."""
-    if isinstance(value, Tensor):
-        return f"`{name}`" if value.requires_grad else ""
-    if isinstance(value, nn.Module):
-        for attribute in attributes:
-            part = getattr(value, attribute, None)
-            if (isinstance(part, Tensor) and part.requires_grad) or (
-                isinstance(part, nn.Module) and _learns(part)
-            ):
-                return f"`{name}.{attribute}`"
-            if isinstance(part, types.MethodType) and part.__func__ in vars(type(value)).values():
-                if found := _hidden(part):
-                    return found
-        return ""
-    return _hidden(value) if isinstance(value, types.FunctionType | functools.partial) else ""
-
-
-def _learns(module: nn.Module) -> bool:
-    return any(p.requires_grad for p in module.parameters())

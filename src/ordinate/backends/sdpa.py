@@ -7,6 +7,10 @@ accepts as its mask. Causality becomes blocks of rows that see fewer keys.
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -61,7 +65,7 @@ def run(a: Attend) -> Tensor:
     bias, full_rows = None, a.mask.fills_rows
     if a.terms:
         allowed = a.allowed()
-        bias = sum(t.bias for t in a.terms if isinstance(t, Dense))
+        bias = _sum(t.bias for t in a.terms if isinstance(t, Dense))
         if a.tile.special is not None:
             bias = bias.masked_fill(a.tile.special, 0)
         bias = bias.to(q.dtype).expand(*bias.shape[:2], n, m)
@@ -80,7 +84,7 @@ def _with_line(a: Attend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """A fixed bias per distance, through the kernel by blocks of reversed rows."""
     n, m = q.shape[2], k.shape[2]
     gap = a.tile.line()
-    line = sum(t.fn(gap, *t.tensors) for t in a.terms if isinstance(t, Distance))
+    line = _sum(t.fn(gap, *t.tensors) for t in a.terms if isinstance(t, Distance))
     line = line.to(q.dtype).expand(q.shape[1], -1)
     hidden = torch.zeros_like(gap, dtype=torch.bool)
     if a.mask.causal:
@@ -106,3 +110,7 @@ def _with_line(a: Attend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return result
     allowed = a.allowed()
     return result if allowed is None else result.masked_fill(~allowed.any(-1, keepdim=True), 0)
+
+
+def _sum(parts: Iterable[Tensor]) -> Tensor:
+    return functools.reduce(operator.add, parts)

@@ -1,0 +1,160 @@
+"""What a model keeps between calls: keys and values for decoding, hidden states for segments."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import torch
+from torch import Tensor, cat
+
+from ordinate.attend import Attend
+from ordinate.space import Space
+
+
+class Keys:
+    """One layer's keys, values and what `Position.remember` returned, in buffers that grow.
+
+    Keys are kept with their rotation, so that a step turns only the new ones, unless something
+    reads keys that a rotation would change. Nothing here carries a gradient.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.turned = 0
+        self._buffers: dict[str, Tensor] = {}
+
+    def extend(
+        self, k: Tensor, v: Tensor, kept: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Appends keys and values [b, h, n, d] and returns all."""
+        kept = {name: self._append(f"kept.{name}", t, 1) for name, t in kept.items()}
+        k, v = self._append("k", k, 2), self._append("v", v, 2)
+        self.length = k.shape[2]
+        return k, v, kept
+
+    def stored(self) -> tuple[Tensor, Tensor]:
+        return tuple(self._buffers[name][:, :, : self.length] for name in ("k", "v"))  # type: ignore[return-value]
+
+    def settle(self, a: Attend) -> Attend:
+        """Stores the rotation of the new keys of a stated problem, if it may be stored."""
+        if not a.rotations or a.needs_raw_keys:
+            return a
+        with torch.no_grad():
+            a.k[:, :, self.turned :] = a.fresh_keys()
+        self.turned = self.length
+        return a.but(turned=self.turned)
+
+    def _append(self, name: str, new: Tensor, dim: int) -> Tensor:
+        new = new.detach()
+        end = self.length + new.shape[dim]
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.shape[dim] < end:
+            # Doubling makes a long text cost a constant number of copies per token.
+            shape = list(new.shape)
+            shape[dim] = max(end, 2 * self.length)
+            grown = new.new_empty(shape)
+            if buffer is not None:
+                grown.narrow(dim, 0, self.length).copy_(buffer.narrow(dim, 0, self.length))
+            self._buffers[name] = buffer = grown
+        buffer.narrow(dim, self.length, end - self.length).copy_(new)
+        return buffer.narrow(dim, 0, end)
+
+
+class Cache:
+    """Hand one to every call of a causal model, with only the new tokens, and decoding equals
+    one pass over all of them.
+
+    Some methods change what is cached as the text grows (`facts.length_dependent`): then the
+    text so far is computed again. `Cache(approximate=True)` keeps the old keys instead.
+
+    >>> cache = od.models.Cache()                           # doctest: +SKIP
+    >>> logits = model(prompt, cache=cache)                 # doctest: +SKIP
+    >>> logits = model(logits[:, -1:].argmax(-1), cache=cache)  # doctest: +SKIP
+    """
+
+    def __init__(self, *, approximate: bool = False) -> None:
+        self.approximate = approximate
+        self.seed: int | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets the text."""
+        self.inputs: Tensor | None = None
+        self.valid: Tensor | None = None
+        self.context: tuple[Tensor, Space] | None = None
+        self.epoch: Hashable = None
+        self._layers: dict[tuple[int, str], Keys] = {}
+
+    def __len__(self) -> int:
+        return 0 if self.inputs is None else self.inputs.shape[1]
+
+    def layer(self, layer: int, kind: str = "self") -> Keys:
+        """The keys of one layer."""
+        return self._layers.setdefault((layer, kind), Keys())
+
+    def rewind(self, length: int) -> None:
+        """Forgets all but the first `length` tokens."""
+        if self.inputs is not None:
+            self.inputs = self.inputs[:, :length]
+        if self.valid is not None:
+            self.valid = self.valid[:, :length]
+        for (_, kind), keys in self._layers.items():
+            if kind == "self":
+                keys.length, keys.turned = min(keys.length, length), min(keys.turned, length)
+
+    def drop_keys(self) -> None:
+        """Forgets the keys and keeps the text, to compute it again."""
+        self._layers = {key: keys for key, keys in self._layers.items() if key[1] == "across"}
+
+    def extend(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The whole text, and which of it is valid, with `x` at the end."""
+        old = self.inputs
+        if old is not None and old.shape[0] != x.shape[0]:
+            raise ValueError(f"the cache holds {old.shape[0]} texts, got {x.shape[0]} new ones")
+        if valid is not None or self.valid is not None:
+            known = (self.valid, valid)
+            sizes = (len(self), x.shape[1])
+            parts = [
+                x.new_ones(x.shape[0], n, dtype=torch.bool) if part is None else part
+                for part, n in zip(known, sizes, strict=True)
+            ]
+            self.valid = cat(parts, 1)
+        self.inputs = x.detach() if old is None else cat([old, x.detach()], 1)
+        return self.inputs, self.valid
+
+
+class Memory:
+    """Segment memory (Transformer-XL): the last `length` inputs of every layer, detached.
+
+    Hand one to every call of a causal model with a relative method, one segment at a time. The
+    layers project what is remembered again, so that the projections get their gradient from it.
+    """
+
+    def __init__(self, length: int) -> None:
+        if length < 1:
+            raise ValueError(f"a memory keeps at least 1 token, got length={length}")
+        self.length = length
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets everything; for the first segment of a new text."""
+        self.inputs: list[Tensor] = []
+        self.tokens: Tensor | None = None
+        self.valid: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.inputs[0].shape[1] if self.inputs else 0
+
+    def behind(self, layer: int) -> Tensor | None:
+        """What a layer remembers, [b, ≤length, dim]."""
+        return self.inputs[layer] if self.inputs else None
+
+    def update(self, inputs: list[Tensor], space: Space) -> None:
+        """Takes in what entered each layer, and the space of memory and segment."""
+        old = self.inputs or [x[:, :0] for x in inputs]
+        self.inputs = [
+            cat([a, b.detach()], 1)[:, -self.length :] for a, b in zip(old, inputs, strict=True)
+        ]
+        self.tokens, self.valid = (
+            None if t is None else t[:, -self.length :] for t in (space.tokens, space.valid)
+        )
