@@ -114,7 +114,11 @@ class Attend:
             )
             special = (q[:, :, None] | k[:, None, :])[:, None]
         low = -(n - 1 + self.offset) if unit else None
-        return Tile(self.pos_q, self.pos_k, low, special)
+        # Real positions keep their precision until gaps are taken, and enter as wide as scores.
+        q, k = (
+            p.to(self.wide) if p.dtype == torch.float32 else p for p in (self.pos_q, self.pos_k)
+        )
+        return Tile(q, k, low, special)
 
     def allowed(self) -> Tensor | None:
         """Who may look at whom, [b|1, h|1, n, m]; None for everyone."""

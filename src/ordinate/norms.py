@@ -15,7 +15,7 @@ from ordinate.terms import Tile
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """exp(s_ij) / (Σ_j exp(s_ij) + exp(sink)) with an optional sink [h]; a row without keys is 0."""
+    """exp(s_ij) / (Σ_j exp(s_ij) + exp(sink)), the sink [h] optional; a row without keys is 0."""
 
     sink: Tensor | None = None
 
@@ -35,22 +35,30 @@ class StickBreaking:
     """β_ij ∏_{t before j} (1 - β_it) with β = σ(s): each key takes its part of what is left.
 
     order: "nearest" takes keys by |gap|, at equal distance the earlier position first;
-           "first" takes keys in their order, the first key first
-    Exact, in log space. What nobody takes, 1 - Σ_j, is dropped.
+           "first" takes keys by their positions, the earliest first
+    Keys at the same place go by index. Exact, in log space; a masked key takes nothing. What
+    nobody takes, 1 - Σ_j, is dropped.
     """
 
     order: Literal["nearest", "first"]
 
     def weights(self, s: Tensor, tile: Tile, mask: Mask) -> Tensor:
         """Masked scores (-inf) [b, h, n, m] to weights."""
-        if self.order == "first":
+        if tile.low is not None and self.order == "first":
             return _break(s)
-        if mask.causal and tile.low is not None:
+        if tile.low is not None and mask.causal:
             return _break(s.flip(-1)).flip(-1)
-        gap = tile.gap()
-        turn = (2 * gap.abs() + (gap > 0)).argsort(-1, stable=True).unsqueeze(1)
-        back = turn.argsort(-1).expand(s.shape)
-        return _break(s.gather(-1, turn.expand(s.shape))).gather(-1, back)
+        turn = self._turn(tile).expand(s.shape)
+        return torch.empty_like(s).scatter(-1, turn, _break(s.gather(-1, turn)))
+
+    def _turn(self, tile: Tile) -> Tensor:
+        """The keys in the order in which they take their part, [b|1, 1, n|1, m]."""
+        turn = tile.pos_k[..., 0].argsort(dim=-1, stable=True).unsqueeze(1)
+        if self.order == "nearest":
+            far = tile.gap().abs()
+            turn = turn.expand(far.shape)
+            turn = turn.gather(-1, far.gather(-1, turn).argsort(dim=-1, stable=True))
+        return turn.unsqueeze(1)
 
 
 def _break(s: Tensor) -> Tensor:

@@ -46,9 +46,7 @@ class Place:
         return (key <= query[:, None]) | torch.tensor(not self.causal)
 
     def problem(self, q, k, v, position, layer=0):
-        return od.problem(
-            q, k, v, position, causal=self.causal, position_ids=self.ids, layer=layer
-        )
+        return od.problem(q, k, v, position, causal=self.causal, position_ids=self.ids, layer=layer)
 
     def attend(self, q, k, v, position, layer=0, **given):
         """The problem of a method that needs more than q, k and v: `kept`, `project_q` …"""
@@ -61,11 +59,7 @@ class Place:
 
 def places(*, real=True, causal=(True, False)):
     """Squares, the last three of nine, positions anywhere; one, two or four key heads."""
-    found = [
-        Place(*sizes, c)
-        for c in causal
-        for sizes in ((7, 7, 4), (3, 9, 2), (1, 5, 1))
-    ]
+    found = [Place(*sizes, c) for c in causal for sizes in ((7, 7, 4), (3, 9, 2), (1, 5, 1))]
     found += [Place(7, 7, 2, c, WHOLE) for c in causal] + [Place(4, 7, 1, c, WHOLE) for c in causal]
     return found + [Place(5, 7, 4, c, REAL) for c in causal] * real
 
@@ -79,14 +73,3 @@ def solves(a, s, mask, *leaves):
     """Asserts that a problem's maps, output and all gradients are those of the scores `s`."""
     torch.testing.assert_close(od.weights(a), maps(s, mask), rtol=1e-9, atol=1e-10)
     equal(od.backends.run(a, "reference"), attention(s, a.v, mask), *leaves)
-
-
-def shown(position, score, gaps):
-    """What a map says of the scores: s(gap) - s(gaps[0]) for one query at 0, keys at `gaps`.
-
-    score: (q, k), vectors [d] for the query and for every key
-    """
-    q, k = (x.double().expand(1, 1, n, -1) for x, n in zip(score, (1, len(gaps)), strict=True))
-    ids, at = torch.tensor(gaps), torch.zeros(1, dtype=torch.long)
-    del q, k, ids, at
-    raise NotImplementedError

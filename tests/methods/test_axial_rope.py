@@ -62,7 +62,7 @@ def test_x_turns_the_first_half_and_y_the_second():
 
 
 def test_along_a_row_is_partial_rope():
-    """With y = 0 the second half of the channels passes through and the first is RoPE of width D/2."""
+    """With y = 0 the first half of the channels is RoPE of width D/2, the second is as it was."""
     q, k, _ = draw(n=6, d=8)
     row = torch.stack([torch.zeros(6), torch.arange(6)], -1).long()[None]
     ours = od.make("axial-rope", head_dim=8).rotate(q, k, position_ids=row)
@@ -101,3 +101,21 @@ def test_positions_have_two_coordinates():
     q, k, v = draw(n=5, d=8)
     with pytest.raises(ValueError, match="2 coordinates, got positions with 1"):
         od.attention(q, k, v, "axial-rope", position_ids=torch.arange(5))
+
+
+def test_equals_sam_2():
+    """SAM 2 shares the frequencies and the pairing; its first half reads row 0 of its positions."""
+    sam = pytest.importorskip("transformers.models.sam2_video.modeling_sam2_video")
+    config = sam.Sam2VideoConfig(
+        memory_attention_hidden_size=8, memory_attention_downsample_rate=1,
+        memory_attention_num_attention_heads=1,
+        memory_attention_rope_parameters={"rope_type": "axial", "rope_theta": 100.0},
+    )  # fmt: skip
+    config.rope_parameters = {"rope_type": "axial", "rope_theta": 100.0}
+    q, k, _ = draw(n=6, d=8)
+    places = grid(2, 3)
+    cos, sin = sam.Sam2VideoVisionRotaryEmbedding(config)(q, places.flip(-1).T[None])
+    ours = od.make("axial-rope", head_dim=8).rotate(q, k, position_ids=places[None])
+    theirs = sam.apply_rotary_pos_emb_2d(q, k, cos, sin)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)

@@ -86,14 +86,23 @@ def test_documents_of_a_row_share_its_extent():
     equal(ours, attention(s, v, own[:, None] == own), q, k, v)
 
 
-@pytest.mark.parametrize(
-    ("options", "n"), [({"factor": 1.0, "max_len": 3}, 9), ({"factor": 4.0, "max_len": 9}, 9)]
-)
-def test_within_the_trained_length_or_at_factor_one_is_rope(options, n):
-    q, k, v = draw(n=n, d=6)
-    ntk = od.make("dynamic-ntk", head_dim=6, **options)
+@pytest.mark.parametrize("factor", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("max_len", [9, 50])
+def test_within_the_trained_length_is_rope(max_len, factor):
+    q, k, v = draw(n=9, d=6)
+    ntk = od.make("dynamic-ntk", head_dim=6, max_len=max_len, factor=factor)
     ours, theirs = (od.attention(q, k, v, p) for p in (ntk, od.make("rope", head_dim=6)))
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_at_factor_one_is_static_ntk_of_the_overrun_and_not_rope():
+    """s = 1 leaves B (L/L₀)^{r/(r-2)}: unlike its relatives the formula is no identity there."""
+    q, k, v = draw(n=9, d=6)
+    ntk = od.make("dynamic-ntk", head_dim=6, max_len=3, factor=1.0)
+    static, rope = od.make("rope", head_dim=6, base=1e4 * 3**1.5), od.make("rope", head_dim=6)
+    ours, theirs, plain = (od.attention(q, k, v, p) for p in (ntk, static, rope))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    assert (ours - plain).abs().max() > 0.01
 
 
 def test_the_slowest_frequency_is_divided_and_the_fastest_kept():
@@ -116,19 +125,20 @@ def test_cached_work_goes_stale_when_the_length_grows():
     assert list(ntk.parameters()) == []
 
 
+@pytest.mark.parametrize("scale", [1.0, 3.0])
 @pytest.mark.parametrize("length", [5, 16, 17, 40])
-def test_equals_transformers(length):
+def test_equals_transformers(length, scale):
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     rules = pytest.importorskip("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS
     config = llama.LlamaConfig(
         hidden_size=32, num_attention_heads=4, num_hidden_layers=1, max_position_embeddings=16,
-        rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 3.0},
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": scale},
     )  # fmt: skip
     freqs, factor = rules["dynamic"](config, seq_len=length)
     assert factor == 1.0
     x = torch.zeros(1, 1, length, 8, dtype=torch.float64)
     x[..., :4] = 1
-    ntk = od.make("dynamic-ntk", head_dim=8, max_len=16, factor=3.0)
+    ntk = od.make("dynamic-ntk", head_dim=8, max_len=16, factor=scale)
     turned = ntk.rotate(x, x)[0][0, 0, 1]
     angle = torch.atan2(turned[4:], turned[:4])
     torch.testing.assert_close(angle, freqs.double(), rtol=1e-5, atol=0)
@@ -138,8 +148,9 @@ def test_equals_transformers(length):
     ("options", "words"),
     [
         ({"head_dim": 6}, "dynamic-ntk needs max_len"),
-        ({"head_dim": 2, "max_len": 8}, "(more|greater|larger|over|above|least|> ?2)"),
-        ({"head_dim": 6, "width": 2, "max_len": 8}, "width"),
+        ({"head_dim": 2, "max_len": 8}, "4 or more"),
+        ({"head_dim": 6, "width": 2, "max_len": 8}, "width of 4 or more"),
+        ({"head_dim": 5, "max_len": 8}, "even.*5"),
     ],
 )
 def test_bad_sizes_are_named(options, words):

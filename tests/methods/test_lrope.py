@@ -104,7 +104,7 @@ def test_heads_turn_at_their_own_speed():
     [
         ({"head_dim": 6, "per": "head"}, "heads"),
         ({"head_dim": 6, "per": "token"}, "per is one of layer, head, model"),
-        ({"head_dim": 5}, "even|pairs"),
+        ({"head_dim": 5}, "even.*5"),
         ({}, "lrope needs head_dim"),
     ],
 )
@@ -117,3 +117,9 @@ def test_a_missing_layer_is_named():
     q, k, v = draw(h=4, d=6)
     with pytest.raises(ValueError, match="made for 3 layers, got layer 3"):
         od.attention(q, k, v, make(), layer=3)
+
+
+def test_frequencies_of_a_head_need_a_key_of_that_head():
+    q, k, v = draw(h=4, kv=2, d=6)
+    with pytest.raises(ValueError, match=r"per=head.*4 query heads and 2 key heads.*per=layer"):
+        od.attention(q, k, v, make("head"))

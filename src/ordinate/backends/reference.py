@@ -21,7 +21,9 @@ def run(a: Attend) -> Tensor:
         w = dropout(w, a.dropout)
     out = w @ v.to(w.dtype)
     if a.values is not None:
-        out = out + a.values.read(w, a.tile)
+        tile = a.tile
+        placed = w if tile.special is None else w.masked_fill(tile.special, 0)
+        out = out + a.values.read(placed, tile)
     return out.to(a.v.dtype)
 
 
@@ -48,10 +50,12 @@ def scores(a: Attend, tile: Tile) -> Tensor:
     """scale · ⟨R q, R k⟩, or what replaces it."""
     q, k = (x.to(a.wide) for x in a.rotated())
     k = repeated(k, q.shape[1])
-    if a.score is not None:
-        return a.scale * a.score.fn(q, k, tile, *a.score.tensors)
     # Scaling q rather than the scores touches n·d numbers instead of n·m.
-    return (q * a.scale) @ k.mT
+    product = (q * a.scale) @ k.mT if a.score is None or tile.special is not None else None
+    if a.score is None:
+        return product
+    s = a.scale * a.score.fn(q, k, tile, *a.score.tensors)
+    return s if product is None else torch.where(tile.special, product, s)
 
 
 def step(term: Term, s: Tensor, tile: Tile) -> Tensor:

@@ -20,10 +20,13 @@ COMMANDS = {
     "list": Command("every method, and what it is", "ordinate list --family bias"),
     "show": Command("a picture of what a method does", "ordinate show alibi --out alibi.png"),
     "explain": Command(
-        "its facts, the problem it states, and which engine runs it", "ordinate explain rope --causal"
+        "its facts, the problem it states, and which engine runs it",
+        "ordinate explain rope --causal",
     ),
     "cite": Command("BibTeX for what you used", "ordinate cite rope+alibi"),
-    "check": Command("the whole contract on a method of your own", "ordinate check mine.py:Mine heads=8"),
+    "check": Command(
+        "the whole contract on a method of your own", "ordinate check mine.py:Mine clip=4"
+    ),
     "doctor": Command("every engine against the reference on this machine", "ordinate doctor"),
     "compare": Command("how methods differ, without training", "ordinate compare rope alibi t5"),
 }

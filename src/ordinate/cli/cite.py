@@ -9,7 +9,9 @@ def run(
     methods: Annotated[
         tuple[str, ...],
         tyro.conf.Positional,
-        tyro.conf.arg(metavar="METHOD ...", help="methods, chains such as rope+alibi, or bibliography keys"),
+        tyro.conf.arg(
+            metavar="METHOD ...", help="methods, chains such as rope+alibi, or bibliography keys"
+        ),
     ] = (),
 ) -> int:
     """BibTeX for methods; without a method, for Ordinate itself."""

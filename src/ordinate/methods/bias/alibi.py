@@ -37,9 +37,7 @@ class ALiBi(Position):
 
     facts = Facts(paper=("press2022alibi",), relative=True, extrapolates=True, cross=True)
 
-    def __init__(
-        self, *, heads: int, sides: Sides = "symmetric", trainable: bool = False
-    ) -> None:
+    def __init__(self, *, heads: int, sides: Sides = "symmetric", trainable: bool = False) -> None:
         super().__init__()
         self.heads: int = heads
         self.sides = sides

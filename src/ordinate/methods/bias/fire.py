@@ -34,9 +34,7 @@ class FIRE(Position):
 
     facts = Facts(paper=("li2024fire",), relative=False, extrapolates=True)
 
-    def __init__(
-        self, *, heads: int, layers: int = 1, hidden: int = 32, length: int = 512
-    ) -> None:
+    def __init__(self, *, heads: int, layers: int = 1, hidden: int = 32, length: int = 512) -> None:
         super().__init__()
         self.heads, self.layers, self.length = heads, layers, length
         self.w1 = nn.Parameter(torch.empty(layers, hidden))

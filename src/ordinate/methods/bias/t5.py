@@ -52,7 +52,7 @@ class T5(Position):
         self.heads, self.dim = heads, dim
         self.buckets, self.max_distance = buckets, max_distance
         self.bidirectional, self.scaled = bidirectional, scaled
-        check_buckets("t5", buckets, max_distance)
+        check_buckets("t5", buckets, max_distance, halved=bidirectional is True)
         self.weight = nn.Parameter(torch.empty(buckets, heads))
         self.reset_parameters()
 
@@ -85,10 +85,12 @@ def bucket(gap: Tensor, buckets: int, max_distance: int, *, bidirectional: bool)
     return first + torch.where(distance < exact, distance, shared.clamp_max(buckets - 1))
 
 
-def check_buckets(name: str, buckets: int, max_distance: int) -> None:
+def check_buckets(name: str, buckets: int, max_distance: int, *, halved: bool) -> None:
     """Refuses buckets that leave a direction without exact distances or without shared ones."""
-    if buckets < 4 or buckets % 2 or max_distance <= buckets // 2:
+    exact = buckets // 4 if halved else buckets // 2
+    if buckets < 4 or buckets % 2 or max_distance <= exact:
         raise ValueError(
-            f"{name} takes an even number of at least 4 buckets and a max_distance above half of "
-            f"it, got buckets={buckets} and max_distance={max_distance}"
+            f"{name} takes an even number of buckets from 4 on, of which {exact} hold one distance "
+            f"each, and a max_distance above that, got buckets={buckets} and "
+            f"max_distance={max_distance}"
         )

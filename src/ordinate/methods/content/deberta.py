@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -57,17 +58,19 @@ class DeBERTa(Position):
         norm: bool = False,
     ) -> None:
         super().__init__()
-        if log_buckets and not 2 <= clip <= 2 * (max_distance - 2):
+        if log_buckets and not 1 <= clip // 2 < max_distance - 1:
             raise ValueError(
-                "deberta's log_buckets need clip >= 2 and max_distance above clip/2 + 1, "
+                "deberta's log_buckets need clip >= 2 and max_distance - 1 above half of clip, "
                 f"got clip={clip} and max_distance={max_distance}"
             )
         self.dim, self.heads, self.head_dim, self.layers = dim, heads, head_dim, layers
         self.clip, self.max_distance, self.log_buckets = clip, max_distance, log_buckets
         self.terms = ("c2p", "p2c") if terms == "both" else (terms,)
         self.p2c, self.share = p2c, share
-        needs = frozenset({"projections"} if share else ())
-        self.facts = Facts(paper=("he2021deberta",), relative=True, cross=True, integer=True, needs=needs)  # fmt: skip
+        self.facts = Facts(
+            paper=("he2021deberta",), relative=True, cross=True, integer=True,
+            needs=frozenset({"projections"} if share else ()),
+        )  # fmt: skip
         self.weight = nn.Parameter(torch.empty(2 * clip, dim))
         self.norm = nn.LayerNorm(dim, eps=1e-7) if norm else None
         size = (layers, heads * head_dim)
@@ -99,12 +102,44 @@ class DeBERTa(Position):
 
         table = self.weight.to(a.wide)
         if (n := self.norm) is not None:
-            table = layer_norm(table, n.normalized_shape, n.weight.to(a.wide), n.bias.to(a.wide), n.eps)
+            table = layer_norm(
+                table, n.normalized_shape, n.weight.to(a.wide), n.bias.to(a.wide), n.eps
+            )
         a = a.but(scale=a.scale * (1 + len(self.terms)) ** -0.5)
         if "c2p" in self.terms:
             keys = self._project(a, table, a.project_k, self.pos_k, None)
             a = a.add(Lookup(a.q, keys, side="q", row=behind, scale=a.scale))
         if "p2c" in self.terms:
             queries = self._project(a, table, a.project_q, self.pos_q, self.pos_q_bias)
-            a = a.add(Lookup(a.k, queries, side="k", row=ahead if forward else behind, scale=a.scale))
+            a = a.add(
+                Lookup(a.k, queries, side="k", row=ahead if forward else behind, scale=a.scale)
+            )
         return a
+
+    def _project(
+        self,
+        a: Attend,
+        table: Tensor,
+        own: Callable[[Tensor], Tensor] | None,
+        weight: Tensor | None,
+        bias: Tensor | None,
+    ) -> Tensor:
+        """The table as keys or queries, [h, 2·clip, d]."""
+        if weight is None:
+            assert own is not None
+            # The layer's projection takes the type that content has, and may have fewer key heads.
+            rows = own(table.to(a.q.dtype)).transpose(0, 1)
+            return rows.repeat_interleave(a.q.shape[1] // len(rows), 0)
+        bias = None if bias is None else bias[a.layer].to(a.wide)
+        rows = linear(table, weight[a.layer].to(a.wide), bias)
+        return rows.unflatten(-1, (-1, a.q.shape[3])).transpose(0, 1)
+
+
+def log_bucket(back: Tensor, mid: int, max_distance: int) -> Tensor:
+    """DeBERTa v2's buckets: distances up to `mid` for themselves, then by their logarithm."""
+    distance = back.abs()
+    # As published, logarithms are in float32: wider ones would move a few borders.
+    top = torch.tensor((max_distance - 1) / mid, dtype=torch.float32, device=back.device).log()
+    ratio = (distance.clamp_min(mid).float() / mid).log() / top
+    far = (ratio * (mid - 1)).ceil().long() + mid
+    return torch.where(distance <= mid, back, far * back.sign())

@@ -16,7 +16,7 @@ Mode = Literal["paper", "code"]
 
 
 class TENER(Position):
-    """Transformer-XL's terms with fixed sinusoids as wide as a head, no scale and no key projection.
+    """Transformer-XL's terms with a fixed sinusoid as wide as a head, unscaled, keys unprojected.
 
         s_ij = q_i · k_j + q_i · R_{i-j} + u · k_j + v · R_{i-j}
 
@@ -69,7 +69,7 @@ class TENER(Position):
             return gap - low
 
         gap = torch.arange(low, high + 1, dtype=a.wide, device=a.q.device)[:, None]
-        ahead, back = waves(gap, self.head_dim), waves(-gap, self.head_dim)
+        ahead, back = (waves(t, a.q.shape[3]) for t in (gap, -gap))
         u, v = (p[a.layer].unsqueeze(1).to(a.wide) for p in (self.u, self.v))
         a = a.but(scale=a.scale if self.scaled else 1.0)
         if self.mode == "code":

@@ -49,9 +49,7 @@ class TransformerXL(Position):
     ) -> None:
         super().__init__()
         if dim % 2:
-            raise ValueError(
-                f"transformer-xl pairs sines with cosines: its dim is even, got {dim}"
-            )
+            raise ValueError(f"transformer-xl pairs sines with cosines: its dim is even, got {dim}")
         self.dim, self.heads, self.head_dim, self.layers = dim, heads, head_dim, layers
         self.untied, self.base = untied, base
         self.u = nn.Parameter(torch.empty(layers if untied else 1, heads, head_dim))
@@ -70,7 +68,7 @@ class TransformerXL(Position):
             return gap - low
 
         back = -torch.arange(low, high + 1, dtype=a.wide, device=a.q.device)[:, None]
-        angles = back * frequencies(self.dim, self.base, back)
+        angles = back * frequencies(self.w.shape[2], self.base, back)
         waves = torch.cat([angles.sin(), angles.cos()], -1)
         table = (waves @ self.w[a.layer].to(a.wide).mT).unflatten(-1, (-1, a.q.shape[3]))
         u, v = (p[a.layer if self.untied else 0].unsqueeze(1) for p in (self.u, self.v))

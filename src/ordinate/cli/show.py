@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+
+
+def run(
+    method: Annotated[
+        str,
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="METHOD", help="a method or a chain, such as rope+alibi"),
+    ],
+    out: Annotated[
+        str | None,
+        tyro.conf.arg(
+            metavar="FILE", help="write a .png, .svg or .html file instead of drawing here"
+        ),
+    ] = None,
+    length: Annotated[int, tyro.conf.arg(metavar="N", help="how many tokens")] = 128,
+    causal: Annotated[bool, tyro.conf.arg(help="look back only, as a language model does")] = False,
+    layer: Annotated[int, tyro.conf.arg(metavar="N", help="which layer, from 0")] = 0,
+    draw: Annotated[
+        bool,
+        tyro.conf.arg(
+            help="draw what is learned from N(0, 0.5), so that tables that start at zero show"
+        ),
+    ] = False,
+) -> int:
+    """A picture of what a method does, at initialisation."""
+    from ordinate.cli import subject
+    from ordinate.cli.output import console
+    from ordinate.cli.picture import picture
+
+    if not 4 <= length <= 1024:
+        raise ValueError(f"--length is between 4 and 1024, got {length}")
+    if layer < 0:
+        raise ValueError(f"--layer counts from 0, got {layer}")
+    if out is not None:
+        from ordinate.cli import figure
+
+        figure.check(out)
+    position = subject.made(method, layers=max(subject.MADE["layers"], layer + 1), draw=draw)
+    name = subject.complete(method)
+    shown = picture(name, position, subject.Scene(length=length, causal=causal, layer=layer), draw)
+    page = console()
+    if out is None:
+        from ordinate.cli import terminal
+
+        page.print(f"[bold]{name}[/bold]  {subject.one_line(position)}", soft_wrap=True)
+        terminal.draw(page, shown)
+    else:
+        figure.write(out, shown, subject.about(position))
+        print(out)
+    return 0

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from ordinate.facts import Facts
+from ordinate.methods.input.sinusoidal import sinusoid
+from ordinate.methods.input.table import At, Join, Table
+
+
+class SinInit(Table):
+    """A trained vector per position that starts as the sinusoid.
+
+        P_p = E[p],    E[p] = sinusoid(p) at initialisation, in every layer,    p = 0 … max_len-1
+
+    Before the first step it equals "sinusoidal" with the same `layout` and `base`; from then on
+    it is "learned", with the same rules: no position outside the table, one table at the tokens,
+    one per layer with `at=qk` or `at=qkv` unless `shared=true`. There is no trained factor in
+    front of the sinusoid (that is SpeechT5's scaled encoding, another method).
+
+    `join` and the rest: see Table.
+
+    >>> import ordinate as od
+    >>> od.make("sininit", dim=16, max_len=32).table(5).shape
+    torch.Size([5, 16])
+    """
+
+    variants: ClassVar = ("layout=split", "layout=tensor2tensor", "at=qk", "at=qkv,shared=true")
+
+    facts = Facts(
+        paper=("vaswani2017attention",), relative=False, integer=True, needs=frozenset({"embed"})
+    )
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        max_len: int,
+        layers: int = 1,
+        layout: Literal["interleaved", "split", "tensor2tensor"] = "interleaved",
+        base: float = 10000.0,
+        at: At = "tokens",
+        join: Join = "add",
+        shared: bool = False,
+    ) -> None:
+        super().__init__(dim=dim, at=at, join=join, layers=layers, max_len=max_len)
+        self.layout: Literal["interleaved", "split", "tensor2tensor"] = layout
+        self.base = base
+        self.shared = shared or at == "tokens"
+        if not self.shared:
+            self.layers = layers
+        self.weight = nn.Parameter(torch.empty(1 if self.shared else layers, max_len, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        _, size, dim = self.weight.shape
+        pos = torch.arange(size, dtype=self.weight.dtype, device=self.weight.device)
+        with torch.no_grad():
+            self.weight.copy_(sinusoid(pos, dim, self.layout, self.base))
+
+    def vectors(self, pos: Tensor, layer: int) -> Tensor:
+        return embedding(pos, self.weight[0 if self.shared else layer])

@@ -1,0 +1,252 @@
+"""Contracts about texts: caches, causality, padding, packing, and where the tokens are."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ordinate.attention import attention
+from ordinate.models import Attention, Cache, Memory
+from ordinate.position import Position
+from ordinate.space import Space
+from ordinate.testing.case import SEED, B, Broken, Case, D, H, N, Skipped, skip_if
+
+DRAWS = "it draws positions for the whole batch at once"
+READS = "it reads tokens, not positions"
+
+
+def decoding(case: Case) -> None:
+    """Token by token and in chunks, with a cache, gives what one pass gives."""
+    # Methods that depend on the length must cross their trained length on the way.
+    sizes = {"max_len": 9 if case.facts.max_len else 5}
+    n = 9
+    model = case.model(case.make(**sizes))
+    tokens = case.tokens(n)
+    whole = model(tokens, space=case.space(n))
+    for name, steps in (("token by token", [1] * n), ("in chunks", [4, 1, 3, 1])):
+        cache = Cache()
+        cache.seed, done, parts = SEED, 0, []
+        for step in steps:
+            end = done + step
+            with torch.no_grad():
+                # The text so far, seen whole, is what each step must equal.
+                parts.append(model(tokens[:, done:end], cache=cache, space=case.space(end)))
+                if case.facts.length_dependent:
+                    so_far = model(tokens[:, :end], space=case.space(end))[:, done:]
+                    case.same(parts[-1], so_far, f"decoding {name}, after {end} tokens")
+            done = end
+        got = torch.cat(parts, 1)
+        if case.facts.length_dependent:
+            got, whole = got[:, -1:], whole[:, -1:]
+        case.same(got, whole, f"decoding {name}")
+
+
+def future(case: Case) -> None:
+    """In a causal model a token changes nothing before it."""
+    position, x, space = case.make(), case.x(), case.space()
+    base = case.run(position, x, space, causal=True)
+    for at in (N - 1, 3):
+        changed, tokens = x.clone(), space.tokens
+        changed[:, at:] = case.tensor(B, N - at, H * D, seed=3)
+        assert tokens is not None
+        other = torch.cat([tokens[:, :at], (tokens[:, at:] + 1) % 10], 1)
+        got = case.run(position, changed, space.but(tokens=other), causal=True)
+        case.same(got[:, :at], base[:, :at], f"tokens before {at}, when it changes")
+        case.differ(got[:, at:], base[:, at:], "the changed tokens themselves change nothing")
+
+
+def length(case: Case) -> None:
+    """A row depends on the length of the whole exactly if `length_dependent` says so."""
+    sizes = {"max_len": 12 if case.facts.max_len else 5}
+    position = case.make(**sizes)
+    with torch.no_grad():
+        short = case.run(position, case.x(7), case.space(7), causal=True)
+        long = case.run(position, case.x(12), case.space(12), causal=True)[:, :7]
+    if case.facts.length_dependent:
+        case.differ(long, short, "length_dependent, but more tokens behind it change no row")
+    else:
+        case.same(long, short, "rows followed by more tokens")
+
+
+def padding(case: Case) -> None:
+    """A padded batch gives what its rows give alone, padded left or right, whatever the padding."""
+    skip_if("seed" in case.facts.needs and case.facts.length_dependent, DRAWS)
+    position, n, short = case.make(), 7, 5
+    for causal in (True,) if case.facts.causal_only else (True, False):
+        alone = case.run(position, case.x(short)[:1], case.space(short, 1), causal=causal)
+        for side, own in (("left", slice(n - short, n)), ("right", slice(0, short))):
+            x, tokens = 50 * case.x(n), case.tokens(n)
+            x[0, own], tokens[0, own] = case.x(short)[0], case.tokens(short)[0]
+            valid = torch.ones(B, n, dtype=torch.bool, device=case.device)
+            valid[0] = False
+            valid[0, own] = True
+            if case.grid:
+                index = torch.arange(n) - (n - short if side == "left" else 0)
+                space = case.points(case.place(index.clamp_min(0)), valid=valid, tokens=tokens)
+            else:
+                space = case.space(n, valid=valid, tokens=tokens)
+            got = case.run(position, x, space, causal=causal)[:1, own]
+            case.same(got, alone, f"a row padded {side} ({causal=})")
+
+
+def packing(case: Case) -> None:
+    """Documents packed into one row give what they give alone."""
+    skip_if("seed" in case.facts.needs and case.facts.length_dependent, DRAWS)
+    sizes = (4, 4) if case.facts.length_dependent else (3, 6)
+    n, position = sum(sizes), case.make()
+    ids = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))[None].to(case.device)
+    start = torch.tensor([0] * sizes[0] + [sizes[0]] * sizes[1])
+    for causal in (True,) if case.facts.causal_only else (True, False):
+        if case.grid:
+            space = case.points(case.place(torch.arange(n) - start), documents=ids)
+        else:
+            space = case.space(n, documents=ids)
+        packed = case.run(position, case.x(n), space, causal=causal)
+        done = 0
+        for size in sizes:
+            own = slice(done, done + size)
+            alone = case.run(
+                position, case.x(n)[:, own], case.space(size, tokens=case.tokens(n)[:, own]),
+                causal=causal,
+            )  # fmt: skip
+            case.same(packed[:, own], alone, f"a packed document of {size} tokens ({causal=})")
+            done += size
+
+
+def stretched(case: Case) -> None:
+    """Tokens at given positions give what they give on a line with nothing between them."""
+    skip_if("tokens" in case.facts.needs, READS)
+    places, n, position = torch.tensor([0, 1, 4, 5, 9, 11]), 12, case.make()
+    valid = torch.zeros(B, n, dtype=torch.bool, device=case.device)
+    valid[:, places] = True
+    x = 50 * case.x(n)
+    x[:, places] = case.x(6)
+    for causal in (True,) if case.facts.causal_only else (True, False):
+        on_line = case.run(position, x, case.space(n, valid=valid), causal=causal)[:, places]
+        at = case.run(position, case.x(6), case.points(case.place(places)), causal=causal)
+        case.same(at, on_line, f"tokens at positions {places.tolist()} ({causal=})")
+
+
+def permuted(case: Case) -> None:
+    """In an encoder the order of the rows means nothing: positions move with their tokens."""
+    skip_if(case.facts.causal_only, "it is for causal models, where rows are in order")
+    skip_if("tokens" in case.facts.needs, READS)
+    turn, position = torch.tensor([3, 0, 6, 1, 5, 2, 4]), case.make()
+    straight = case.run(position, case.x(), case.points(case.place(torch.arange(N))))
+    mixed = case.run(position, case.x()[:, turn], case.points(case.place(turn)))
+    case.same(mixed, straight[:, turn], "permuted tokens with their positions")
+    line = case.run(position, case.x(), case.space())
+    case.same(straight, line, "positions 0, 1, 2 … given as numbers")
+
+
+def rows_are_independent(case: Case) -> None:
+    """Each row of a batch gives what it gives alone, a single token too."""
+    position = case.make()
+    for n in (1, N):
+        batch = case.run(position, case.x(n), case.space(n))
+        case.same(batch[:1], case.run(position, case.x(n, 1), case.space(n, 1)), f"a row, n={n}")
+        own = torch.stack([torch.arange(n), torch.arange(n) + 2])
+        places = torch.stack([case.place(row) for row in own])
+        batch = case.run(position, case.x(n), case.points(places))
+        tokens = case.tokens(n)
+        for row in range(B):
+            if "seed" in case.facts.needs and row == 0:
+                continue
+            alone = case.points(places[row], 1, tokens=tokens[row : row + 1])
+            got = case.run(position, case.x(n)[row : row + 1], alone)
+            case.same(batch[row : row + 1], got, f"a row with positions of its own, n={n}")
+
+
+def grouped_heads(case: Case) -> None:
+    """Fewer key heads than query heads give what their copies give."""
+    skip_if(not case.facts.key_projection, "its keys are the tokens, cut into all heads")
+    few, many = case.layers(kv_heads=1), case.layers()
+    with torch.no_grad():
+        for a, b in zip(few, many, strict=True):
+            _copy(a, b)
+    position = case.make()
+    try:
+        got = case.run(position, case.x(), case.space(), layers=few)
+    except ValueError as why:
+        raise Skipped(f"it refuses: {why}") from None
+    case.same(got, case.run(position, case.x(), case.space(), layers=many), "grouped heads")
+
+
+def _copy(few: nn.Module, many: nn.Module) -> None:
+    assert isinstance(few, Attention) and isinstance(many, Attention)
+    for part in ("q", "out"):
+        getattr(few, part).load_state_dict(getattr(many, part).state_dict())
+    for part in ("k", "v"):
+        ours, theirs = getattr(few, part), getattr(many, part)
+        theirs.weight.copy_(ours.weight.repeat(H, 1))
+        theirs.bias.copy_(ours.bias.repeat(H))
+
+
+def special_tokens(case: Case) -> None:
+    """A token outside the order has no place: moving it changes nothing."""
+    special = (torch.arange(N) == 2)[None].to(case.device)
+    position, places = case.make(), torch.tensor([0, 1, 4, 5, 8, 9, 11])
+    from ordinate.norms import StickBreaking
+
+    a = _first_problem(case, position, case.points(case.place(places), special=special))
+    skip_if(isinstance(a, StickBreaking), "its norm takes every key in its turn")
+    base = case.run(position, case.x(), case.points(case.place(places), special=special))
+    moved = places.clone()
+    moved[2] = 7
+    got = case.run(position, case.x(), case.points(case.place(moved), special=special))
+    case.same(got, base, "a special token elsewhere")
+
+
+def _first_problem(case: Case, position: Position, space: Space) -> object:
+    from ordinate.testing.exactness import stated
+
+    x, space = position.embed(case.x(), space, 0)
+    return stated(case, position, case.layers(), x, space).norm
+
+
+def segments(case: Case) -> None:
+    """With a memory as long as the text, segments give what one pass gives; only for relative ones."""
+    model, tokens, memory = case.model(case.make()), case.tokens(9), Memory(9)
+    if not case.facts.relative:
+        try:
+            model(tokens, memory=memory)
+        except ValueError:
+            return
+        raise Broken("a memory is accepted by a method that is not relative")
+    skip_if(case.facts.length_dependent, "earlier segments were seen at another length")
+    skip_if(case.grid, "a grid has no segments")
+    whole = model(tokens, space=case.space(9))
+    parts = [model(tokens[:, s], memory=memory) for s in (slice(0, 4), slice(4, 6), slice(6, 9))]
+    case.same(torch.cat(parts, 1), whole, "segments with memory")
+
+
+def queries_at_the_end(case: Case) -> None:
+    """Fewer queries than keys are the last ones."""
+    if case.facts.needs or not case.facts.key_projection:
+        raise Skipped("it needs a model around it (decoding tests it there)")
+    position, n, m = case.make(), 3, 8
+    q, k, v = (case.tensor(B, H, m, D, seed=s) for s in (1, 2, 3))
+    ids = None if not case.grid else case.place(torch.arange(m))[None]
+
+    def out(queries: Tensor) -> Tensor:
+        return attention(
+            queries, k, v, position, causal=True, position_ids=ids, backend="reference"
+        )
+
+    case.same(out(q[:, :, m - n :]), out(q)[:, :, m - n :], "the last queries alone")
+
+
+CONTRACTS = (
+    decoding,
+    queries_at_the_end,
+    future,
+    length,
+    padding,
+    packing,
+    stretched,
+    permuted,
+    rows_are_independent,
+    grouped_heads,
+    special_tokens,
+    segments,
+)
