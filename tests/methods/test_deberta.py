@@ -1,7 +1,7 @@
 """deberta: s_ij = [Q_i·K_j + Q_i·K^r_{δ(i,j)} + K_j·Q^r_{δ(i,j)}] / √(3D) (He et al. 2021).
 
-δ(i, j) = clip(i - j + k, 0, 2k - 1), eq. 3. The paper writes δ(j, i) in the third term, the code of v1, v2
-and v3 has δ(i, j) in both: `p2c`.
+δ(i, j) = clip(i - j + k, 0, 2k - 1), eq. 3. The paper writes δ(j, i) in the third term, the code of
+v1, v2 and v3 has δ(i, j) in both: `p2c`.
 """
 
 import math

@@ -65,6 +65,11 @@ def test_begins_as_the_logarithm_of_rope(per, shape):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
+def test_one_layer_and_base_ten_thousand_unless_told():
+    (log_freqs,) = od.make("lrope", head_dim=6).parameters()
+    torch.testing.assert_close(log_freqs.double(), theta(6).log()[None], rtol=1e-6, atol=1e-6)
+
+
 def test_begins_as_partial_rope():
     lrope = make(width=4)
     torch.testing.assert_close(lrope.log_freqs[1].double(), theta(4).log(), rtol=1e-6, atol=1e-6)

@@ -66,6 +66,16 @@ def test_scales_by_centred_and_turns_by_uncentred_positions(max_len):
     equal(ours[1], turned[1] / gain, k)
 
 
+def test_settings_of_the_paper_are_the_defaults():
+    """γ = .4, base 512 and a centre of 1024: q weighs ζ^{(p - 1024)/512}."""
+    q, k, _ = draw(n=3, d=6)
+    pos = torch.tensor([0, 1024, 1536])
+    ours = od.make("xpos", head_dim=6).rotate(q, k, position_ids=pos)[0]
+    gain = zeta(6) ** torch.tensor([-2.0, 0, 1]).double()[:, None]
+    wanted = q.unflatten(-1, (3, 2)).norm(dim=-1) * gain
+    equal(ours.unflatten(-1, (3, 2)).norm(dim=-1), wanted, q)
+
+
 def test_half_pairing_scales_both_channels_of_a_pair_alike():
     q, k, _ = draw(n=8, d=6)
     xpos = od.make("xpos", head_dim=6, max_len=10, scale_base=4.0, pairing="half")

@@ -29,17 +29,16 @@ def run(
     device: Annotated[str, tyro.conf.arg(metavar="DEVICE", help="cpu or cuda")] = "cpu",
 ) -> int:
     """Runs the whole contract on a method of your own; exit code 1 if it breaks any of it."""
-    from ordinate import testing
-    from ordinate.cli.output import console
-
     import torch
+
+    from ordinate import testing
+    from ordinate.cli.output import console, usable
 
     path, colon, name = target.rpartition(":")
     if not colon or not path or not name:
         raise ValueError(f"write a file and a class, as mine.py:Mine, got {target!r}")
     method = find(load(Path(path)), name, path)
-    if not (torch.device(device).type == "cpu" or torch.cuda.is_available()):
-        raise ValueError(f"this torch sees no {device}: check on the cpu")
+    kind = torch.device(usable(device)).type
     subjects = testing.of(method)
     if options:
         chosen = written(method, options)
@@ -47,10 +46,7 @@ def run(
         full = f"{name}:{','.join(options)}"
         subjects = [testing.Subject(lambda **sizes: plain(**sizes, **chosen), full, plain)]
     torch.set_num_threads(1)
-    dtypes = (
-        torch.float32,
-        torch.bfloat16 if torch.device(device).type == "cuda" else torch.float64,
-    )
+    dtypes = (torch.float32, torch.bfloat16 if kind == "cuda" else torch.float64)
     out, progress = console(), console(stderr=True)
     results = []
     total = len(subjects) * len(testing.CONTRACTS) * len(dtypes)
@@ -89,11 +85,8 @@ def report(out: Any, results: list[Any]) -> int:
     count = {v: sum(r.verdict == v for r in results) for v in ("pass", "fail", "skip")}
     names = ", ".join(dict.fromkeys(r.method for r in results))
     dtypes = " and ".join(dict.fromkeys(r.dtype for r in results))
-    out.print(
-        _plain(
-            f"\n{names} in {dtypes}: {count['pass']} pass, {count['fail']} fail, {count['skip']} skip"
-        )
-    )
+    counted = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
+    out.print(_plain(f"\n{names} in {dtypes}: {counted}"))
     return 1 if count["fail"] else 0
 
 
@@ -120,7 +113,7 @@ def load(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ValueError(f"{path}, line {error.lineno}: {error.msg}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         own = [
             f.lineno
             for f in traceback.extract_tb(error.__traceback__)

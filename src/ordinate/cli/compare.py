@@ -30,23 +30,23 @@ def run(
 ) -> int:
     """How methods differ, without training: who attends to whom when all tokens are alike."""
     from ordinate.cli import figure
+    from ordinate.cli.list import by_family
     from ordinate.cli.output import console, table
     from ordinate.methods import names
 
     if out is not None or figure.matplotlib_there():
         out = out or PICTURE
         figure.check(out)
-    chosen = list(methods) or names()
+    chosen = list(methods) or sorted(names(), key=by_family)
     page, progress = console(), console(stderr=True)
     state = "parameters drawn from N(0, 0.5)" if draw else "at initialisation"
     page.print(
-        "A demonstration, without training: all tokens are alike, so attention differs by place alone.\n"
+        "A demonstration, without training: all tokens are alike, so that attention differs by "
+        "place alone.\n"
     )
-    grid = table(
-        "method", "rela-\ntive", "para-\nmeters", *(f"at\n{d}" for d in DISTANCES),
-        f"last {NEAR}\nof {LENGTH}", f"last {NEAR}\nof {4 * LENGTH}",
-        right=("para-\nmeters", *(f"at\n{d}" for d in DISTANCES), f"last {NEAR}\nof {LENGTH}", f"last {NEAR}\nof {4 * LENGTH}"),
-    )  # fmt: skip
+    numbers = ["para-\nmeters", *(f"at\n{d}" for d in DISTANCES)]
+    numbers += [f"last {NEAR}\nof {n}" for n in (LENGTH, 4 * LENGTH)]
+    grid = table("method", "rela-\ntive", *numbers, right=tuple(numbers))
     grid.padding = (0, 1, 0, 0)
     for column in grid.columns:
         column.no_wrap = True
@@ -66,26 +66,28 @@ def run(
                 f"{found['near']:.0%}", found["longer"],
             )  # fmt: skip
             notes += found["notes"]
-    if rows:
-        page.print(grid)
+    if not rows:
+        raise ValueError(f"nothing to compare on a line of tokens: {'; '.join(notes)}")
+    if out is not None:
+        # Before anything is printed: a reader such as head may leave early.
+        summary = f"{{}} of attention on the last {NEAR} of {LENGTH} tokens, {{}} of {4 * LENGTH}"
+        facts = {r["name"]: summary.format(f"{r['near']:.0%}", r["longer"]) for r in rows}
+        figure.write(out, drawing(rows, state), facts)
+    page.print(grid)
     page.print(
-        f"\nThe last of {LENGTH} tokens looks back, mean of 8 heads, {state}: its attention to the token at "
-        f"that distance, times {LENGTH} (1 is even attention), and the share that goes to the last {NEAR} "
-        f"of {LENGTH} tokens and of four times as many. Before the method every score is about 8. Made "
-        f"with dim 512, 8 heads of 64, 6 layers, max_len {LENGTH}.",
+        f"\nThe last of {LENGTH} tokens looks back, mean of 8 heads, {state}: its attention to the "
+        f"token at that distance, times {LENGTH} (1 is even attention), and the share that goes to "
+        f"the last {NEAR} of {LENGTH} tokens and of four times as many. Without a method every "
+        f"score is about 8. Made with dim 512, 8 heads of 64, 6 layers, max_len {LENGTH}.",
         style="dim",
     )
     for note in notes:
         page.print(f"· {note}", style="dim")
-    if not rows:
-        return 2
-    if out is None:
-        page.print("\nNo picture: pip install 'ordinate[plot]' brings matplotlib.")
-    else:
-        summary = f"{{}} of attention on the last {NEAR} of {LENGTH} tokens, {{}} of {4 * LENGTH}"
-        facts = {r["name"]: summary.format(f"{r['near']:.0%}", r["longer"]) for r in rows}
-        figure.write(out, drawing(rows, state), facts)
-        page.print(f"\nDrawn in {out}")
+    page.print(
+        "\nNo picture: pip install 'ordinate[plot]' brings matplotlib."
+        if out is None
+        else f"\nDrawn in {out}"
+    )
     return 0
 
 
@@ -124,6 +126,8 @@ def measure(name: str, draw: bool) -> dict[str, Any] | str:
 
 def drawing(rows: list[dict[str, Any]], state: str) -> Any:
     """One panel per family, the same axes in all."""
+    from itertools import pairwise
+
     import numpy as np
 
     from ordinate.cli.list import FAMILIES
@@ -134,7 +138,7 @@ def drawing(rows: list[dict[str, Any]], state: str) -> Any:
     middle = np.sqrt(edges[:-1] * (edges[1:] - 1))
 
     def even(attention: np.ndarray) -> np.ndarray:
-        parts = (attention[a:b].mean() for a, b in zip(edges, edges[1:], strict=False))
+        parts = (attention[a:b].mean() for a, b in pairwise(edges))
         return np.maximum(LENGTH * np.fromiter(parts, float), LEAST)
 
     panels = []
@@ -144,12 +148,16 @@ def drawing(rows: list[dict[str, Any]], state: str) -> Any:
             lines = {r["name"]: even(r["attention"]) for r in mine[part : part + 8]}
             panels.append(
                 Curves(
-                    title=family, x_label="distance back (tokens)", y_label="attention / even attention",
+                    title=family, x_label="distance back (tokens)",
+                    y_label="attention / even attention",
                     x=middle, lines=lines, plain=np.ones(len(middle)),
                     log=True, log_x=True, y_range=(LEAST / 1.5, 2 * LENGTH),
                 )
             )  # fmt: skip
-    about = f"the last of {LENGTH} tokens, all alike, looks back; mean of 8 heads; {state}; values below {LEAST:g} drawn there"
+    about = (
+        f"the last of {LENGTH} tokens, all alike, looks back; mean of 8 heads; {state}; "
+        f"values below {LEAST:g} drawn there"
+    )
     return Picture(name="How methods differ, without training", about=about, panels=panels)
 
 

@@ -33,16 +33,14 @@ def run(
         tyro.conf.arg(metavar="DEVICE", help="cpu or cuda; by default the best there is"),
     ] = None,
 ) -> int:
-    """Every engine against the float64 reference on this machine, with times; exit code 1 if one errs."""
+    """Every engine against the float64 reference on this machine; exit code 1 if one is wrong."""
     import torch
 
     from ordinate import backends
-    from ordinate.cli.output import console, table
+    from ordinate.cli.output import console, table, usable
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    kind = torch.device(device).type
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError("this torch sees no CUDA device: ordinate doctor --device cpu")
+    kind = torch.device(usable(device)).type
     out, progress = console(), console(stderr=True)
     for key, value in machine(device):
         out.print(f"{key:<9} {value}")
@@ -85,8 +83,9 @@ def run(
     out.print(grid)
     limits = " and ".join(f"{ALLOWED[d]:.0e} in {d}" for d in dtypes)
     out.print(
-        f"\nErrors against the dense reference in float64 on the CPU, relative to the largest number, "
-        f"at most {limits}. Batch 1, 8 heads of 64, {LENGTH} tokens (swin 196); ms is one forward pass.",
+        "\nErrors against the dense reference in float64 on the CPU, relative to the largest "
+        f"number, at most {limits}. Batch 1, 8 heads of 64, {LENGTH} tokens (swin 196); ms is one "
+        "forward pass.",
         style="dim",
     )
     out.print(f"{wrong} wrong." if wrong else "Every engine that does not refuse is right.")

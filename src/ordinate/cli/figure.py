@@ -61,6 +61,7 @@ def _figure(picture: Picture) -> Any:
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     panels = picture.panels
     count = max(len(panels), 1)
@@ -74,8 +75,8 @@ def _figure(picture: Picture) -> Any:
             "axes.titlelocation": "left", "axes.titlepad": 10,
         }
     ):  # fmt: skip
-        figure = Figure(figsize=(max(5.6 * columns, 7.5), 4.3 * rows + 0.9), layout="constrained")
-        figure.get_layout_engine().set(h_pad=0.12)
+        layout = ConstrainedLayoutEngine(h_pad=0.12)
+        figure = Figure(figsize=(max(5.6 * columns, 7.5), 4.3 * rows + 0.9), layout=layout)
         figure.suptitle(picture.name, x=0.012, ha="left", fontsize=15, fontweight="bold")
         lines = [picture.about, *([picture.note] if picture.note and panels else [])]
         figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=9, color="#444444")
@@ -170,6 +171,7 @@ def _page(picture: Picture, svg: str, facts: dict[str, str]) -> str:
         for key, value in facts.items()
     )
     name = html.escape(picture.name)
+    titles = html.escape(", ".join(panel.title for panel in picture.panels))
     drawing = svg[svg.index("<svg") :]
     return f"""<!doctype html>
 <html lang="en">
@@ -178,16 +180,19 @@ def _page(picture: Picture, svg: str, facts: dict[str, str]) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{name} · Ordinate</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; }}
+body {{ max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }}
 svg {{ width: 100%; height: auto; }}
 table {{ border-collapse: collapse; }}
-th, td {{ text-align: left; vertical-align: top; padding: .3rem 1.2rem .3rem 0; border-bottom: 1px solid #ddd; }}
+th, td {{ text-align: left; vertical-align: top; padding: .3rem 1.2rem .3rem 0; }}
+th, td {{ border-bottom: 1px solid #ddd; }}
+figure {{ margin: 0; }}
 th {{ font-weight: 600; white-space: nowrap; }}
 </style>
 </head>
 <body>
 <h1>{name}</h1>
-<figure role="img" aria-label="{html.escape(", ".join(p.title for p in picture.panels))}" style="margin:0">
+<figure role="img" aria-label="{titles}">
 {drawing}</figure>
 <h2>Facts</h2>
 <table>

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import tyro
 
-
 # By where in a transformer they act.
 FAMILIES = ["-", "input", "rotary", "bias", "scale", "content", "norm", "grid"]
 
@@ -19,22 +18,27 @@ def run(
     json: Annotated[bool, tyro.conf.arg(help="for programs: every fact, as JSON")] = False,
 ) -> int:
     """Every method, and what it is."""
+    from ordinate.cli.subject import family as family_of
     from ordinate.methods import names
 
-    from ordinate.cli.subject import family as family_of
-
-    chosen = sorted(names(), key=lambda name: (FAMILIES.index(family_of(name)), name))
+    chosen = sorted(names(), key=by_family)
     if family is not None:
         chosen = [name for name in chosen if family_of(name) == family]
         if not chosen:
             from ordinate.names import nearest
 
             known = FAMILIES[1:]
-            raise ValueError(
-                f"there is no family {family!r}{nearest(family, known)}; there are {', '.join(known)}"
-            )
+            hint = nearest(family, known)
+            raise ValueError(f"there is no family {family!r}{hint}; there are {', '.join(known)}")
     rows = [row(name) for name in chosen]
     return as_json(rows) if json else as_table(rows)
+
+
+def by_family(name: str) -> tuple[int, str]:
+    """In which order methods are listed."""
+    from ordinate.cli.subject import family
+
+    return FAMILIES.index(family(name)), name
 
 
 def row(name: str) -> dict[str, Any]:

@@ -35,3 +35,14 @@ def table(*columns: str, right: tuple[str, ...] = (), caption: str | None = None
             column, overflow="fold", justify="right" if column in right else "left", vertical="top"
         )
     return made
+
+
+def usable(device: str) -> str:
+    """A device that this torch can put a number on."""
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ValueError(f"this torch has no device {device!r} to use: try cpu or cuda") from None
+    return device

@@ -65,7 +65,7 @@ def complete(name: str) -> str:
 def made(
     name: str, *, layers: int = MADE["layers"], max_len: int = MADE["max_len"], draw: bool = False
 ) -> Position:
-    """A method at the sizes of the command, from one seed; `draw` draws what it learns at random."""
+    """A method at the sizes of the command; `draw` draws what it learns at random."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         position = make(complete(name), **{**MADE, "layers": layers, "max_len": max_len})
@@ -129,7 +129,7 @@ def space(position: Position, scene: Scene) -> Space:
 
 
 def vectors(position: Position, scene: Scene) -> Tensor | None:
-    """What the method adds to tokens of zeros, or to what q comes from, [n, dim]; None if nothing."""
+    """What the method adds to tokens, or to what q comes from, [n, dim]; None if nothing."""
     where = space(position, scene)
     x = torch.zeros(1, where.size, MADE["dim"])
     x, where = position.embed(x, where, 0)

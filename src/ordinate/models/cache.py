@@ -151,10 +151,9 @@ class Memory:
 
     def update(self, inputs: list[Tensor], space: Space) -> None:
         """Takes in what entered each layer, and the space of memory and segment."""
-        old = self.inputs or [x[:, :0] for x in inputs]
-        self.inputs = [
-            cat([a, b.detach()], 1)[:, -self.length :] for a, b in zip(old, inputs, strict=True)
-        ]
+        if self.inputs:
+            inputs = [cat([a, b], 1) for a, b in zip(self.inputs, inputs, strict=True)]
+        self.inputs = [x[:, -self.length :].detach() for x in inputs]
         self.tokens, self.valid = (
             None if t is None else t[:, -self.length :] for t in (space.tokens, space.valid)
         )

@@ -171,11 +171,9 @@ def placed(
     seed: int | None = None,
 ) -> Space:
     """The space of a stack's input: the one given, or a line, with what the method needs."""
-    size = size or x.shape[1]
     if x.ndim not in (2, 3) or 0 in x.shape:
-        raise ValueError(
-            f"a batch of sequences is [b, n] or [b, n, dim], none empty, got {list(x.shape)}"
-        )
+        raise ValueError(f"a batch is [b, n] or [b, n, dim] and not empty, got {list(x.shape)}")
+    size = size or x.shape[1]
     if space is None:
         for name, t in (("valid", valid), ("documents", documents)):
             if t is not None and (t.shape[-1] != size or len(t) not in (1, len(x))):

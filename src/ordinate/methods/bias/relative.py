@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from ordinate.attend import Attend
 from ordinate.facts import Facts
@@ -47,6 +48,6 @@ class Relative(Position):
         clip = self.clip
 
         def bias(gap: Tensor, weight: Tensor) -> Tensor:
-            return weight[:, gap.clamp(-clip, clip) + clip]
+            return embedding(gap.clamp(-clip, clip) + clip, weight.T).T
 
         return a.add(Distance(bias, self.weight[0 if self.shared else a.layer]))

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from ordinate.attend import Attend
 from ordinate.facts import Facts
@@ -64,7 +65,7 @@ class T5(Position):
         both = not a.mask.causal if self.bidirectional is None else self.bidirectional
 
         def bias(gap: Tensor, weight: Tensor) -> Tensor:
-            return weight.T[:, bucket(gap, buckets, far, bidirectional=both)]
+            return embedding(bucket(gap, buckets, far, bidirectional=both), weight).T
 
         a = a.add(Distance(bias, self.weight))
         return a if self.scaled else a.but(scale=1.0)

@@ -75,10 +75,10 @@ class TUPE(Position):
         row = self._rows(a.pos_k)
 
         def relative(gap: Tensor, weight: Tensor) -> Tensor:
-            return weight.T[:, bucket(gap, buckets, far, bidirectional=True)]
+            return F.embedding(bucket(gap, buckets, far, bidirectional=True), weight).T
 
         if not self.cls:
-            q, k = (x.transpose(1, 2) for x in self._project(self.weight[row], a))
+            q, k = (x.transpose(1, 2) for x in self._project(F.embedding(row, self.weight), a))
             a = a.add(Product(q[:, :, a.offset :], k, scale))
             weight = self.buckets_weight
             return a if weight is None else a.add(Distance(relative, weight))

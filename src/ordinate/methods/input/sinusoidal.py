@@ -34,7 +34,7 @@ class Sinusoidal(Table):
     """
 
     variants: ClassVar = (
-        "layout=split", "layout=tensor2tensor", "layout=conformer",
+        "layout=split", "layout=tensor2tensor",
         "at=qk", "at=qkv", "join=concat", "at=qk,join=concat",
     )  # fmt: skip
 

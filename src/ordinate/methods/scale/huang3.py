@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from ordinate.attend import Attend
 from ordinate.facts import Facts
@@ -45,10 +46,8 @@ class Huang3(Position):
         last = self.clip - 1
 
         def product(q: Tensor, k: Tensor, tile: Tile, weight: Tensor) -> Tensor:
-            def vectors(gap: Tensor) -> Tensor:
-                return weight[gap.clamp(-last, last) + last].to(q.dtype).T
-
-            between = tile.spread(vectors).permute(1, 2, 3, 0).unsqueeze(1)
-            return (q.unsqueeze(3) * between * k.unsqueeze(2)).sum(-1)
+            rows = tile.spread(lambda gap: gap.clamp(-last, last) + last)
+            between = embedding(rows, weight).unsqueeze(1).to(q.dtype)
+            return ((between * k.unsqueeze(2)) @ q.unsqueeze(4)).squeeze(4)
 
         return a.but(score=Score(product, self.weight[a.layer]))
