@@ -37,7 +37,8 @@ class Rotation:
         angle = self.angles(pos, *self.tensors)
         if angle.ndim == 3:
             angle = angle.unsqueeze(1)
-        out = rotate(x, angle.cos(), angle.sin(), self.pairing)
+        # With a gain, rounding waits until both have acted.
+        out = rotate(x.to(wide) if self.gain else x, angle.cos(), angle.sin(), self.pairing)
         if self.gain is not None:
             out = (out * self.gain(pos, key, *self.tensors)).to(x.dtype)
         return out if special is None else torch.where(special[:, None, :, None], x, out)

@@ -71,8 +71,16 @@ def test_begins_as_published():
         "w1": (2, 32), "b1": (2, 32), "w2": (2, 4, 32), "b2": (2, 4), "c": (2,), "m": (2,),
     }  # fmt: skip
     assert sum(p.numel() for p in fire.parameters()) == 2 * (64 + 33 * 4 + 2)
-    assert 0.3 < fire.w1.abs().max() <= 1
-    assert 0.1 < fire.w2.abs().max() <= 32**-0.5
+
+
+def test_the_network_begins_as_linear_layers_do():
+    """Uniform between ±1/√(inputs), weights and biases: one input, then `hidden`."""
+    torch.manual_seed(0)
+    fire = od.make("fire", heads=50, layers=2, hidden=900)
+    for p, border in ((fire.w1, 1), (fire.b1, 1), (fire.w2, 1 / 30), (fire.b2, 1 / 30)):
+        assert p.abs().max() <= border
+        assert p.min() < -0.9 * border and p.max() > 0.9 * border
+        assert p.std().item() == pytest.approx(border / 3**0.5, rel=0.12)
 
 
 def test_short_sequences_share_a_denominator_and_long_ones_do_not():
@@ -125,5 +133,5 @@ def test_bad_input():
         od.attention(q, k, v, od.make("fire", heads=3), position_ids=ids, key_position_ids=ids)
     with pytest.raises(ValueError, match=r"fire needs heads"):
         od.make("fire")
-    with pytest.raises(ValueError, match=r"fire was made for 2 layers, got layer 2"):
-        od.attention(q, k, v, od.make("fire", heads=3, layers=2), layer=2)
+    with pytest.raises(ValueError, match=r"fire was made for 1 layers, got layer 1"):
+        od.attention(q, k, v, od.make("fire", heads=3), layer=1)

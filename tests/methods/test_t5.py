@@ -140,9 +140,24 @@ def test_bad_input():
         od.attention(q, k, v, od.make("t5", heads=3), position_ids=torch.arange(7.0))
     with pytest.raises(ValueError, match=r"t5:bidirectional is true or false"):
         od.make("t5", heads=3, bidirectional="perhaps")
-    with pytest.raises(ValueError, match=r"t5 .*buckets.*max_distance.*got buckets=7"):
-        od.make("t5", heads=3, buckets=7)
-    with pytest.raises(ValueError, match=r"t5 .*max_distance=8"):
-        od.make("t5", heads=3, buckets=32, max_distance=8)
     with pytest.raises(ValueError, match=r"t5 needs heads"):
         od.make("t5")
+
+
+@pytest.mark.parametrize(
+    ("buckets", "far", "bidirectional", "fine"),
+    [
+        (4, 3, None, True), (4, 2, None, False), (2, 9, None, False), (7, 99, None, False),
+        (32, 17, False, True), (32, 16, False, False), (32, 9, True, True), (32, 8, True, False),
+    ],
+)  # fmt: skip
+def test_logarithmic_buckets_need_room(buckets, far, bidirectional, fine):
+    """max_distance lies beyond the buckets of one step, half of those of a direction."""
+    options = {"buckets": buckets, "max_distance": far, "bidirectional": bidirectional}
+    if fine:
+        t5 = redraw(od.make("t5", heads=1, **options))
+        assert t5.bias(30, causal=True).isfinite().all()
+    else:
+        words = rf"t5 .*even number.*max_distance.*got buckets={buckets} and max_distance={far}"
+        with pytest.raises(ValueError, match=words):
+            od.make("t5", heads=1, **options)

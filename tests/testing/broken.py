@@ -159,9 +159,7 @@ class LengthUndeclared(Sound):
 
     def attend(self, a):
         m = a.k.shape[2]
-        return a.add(
-            od.Distance(lambda gap, s: -s[:, None].abs() * gap.abs() * 4 / m, self.slopes)
-        )
+        return a.add(od.Distance(lambda gap, s: -s[:, None].abs() * gap.abs() * 4 / m, self.slopes))
 
 
 @caught_by("packing")
@@ -389,7 +387,9 @@ class Overflowing(Sound):
     """Grows with distance until it overflows."""
 
     def attend(self, a):
-        return a.add(od.Distance(lambda gap, m: (m[:, None].abs() * gap.abs()).exp() ** 40, self.slopes))
+        return a.add(
+            od.Distance(lambda gap, m: (m[:, None].abs() * gap.abs()).exp() ** 40, self.slopes)
+        )
 
 
 @caught_by("options")
@@ -424,8 +424,14 @@ class GroupsIgnored(Sound):
     def attend(self, a):
         zero = torch.zeros(a.q.shape[1], 1, a.q.shape[3], dtype=a.wide) + 0.3
         left = a.k[:, torch.arange(a.q.shape[1]) % a.k.shape[1]].roll(a.k.shape[1] - 1, 1)
-        return super().attend(a).add(
-            od.Lookup(left * a.k.shape[1], zero, side="k", row=lambda gap: 0 * gap.long(), scale=1.0)
+        return (
+            super()
+            .attend(a)
+            .add(
+                od.Lookup(
+                    left * a.k.shape[1], zero, side="k", row=lambda gap: 0 * gap.long(), scale=1.0
+                )
+            )
         )
 
 

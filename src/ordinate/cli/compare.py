@@ -40,10 +40,6 @@ def run(
     chosen = list(methods) or sorted(names(), key=by_family)
     page, progress = console(), console(stderr=True)
     state = "parameters drawn from N(0, 0.5)" if draw else "at initialisation"
-    page.print(
-        "A demonstration, without training: all tokens are alike, so that attention differs by "
-        "place alone.\n"
-    )
     numbers = ["para-\nmeters", *(f"at\n{d}" for d in DISTANCES)]
     numbers += [f"last {NEAR}\nof {n}" for n in (LENGTH, 4 * LENGTH)]
     grid = table("method", "rela-\ntive", *numbers, right=tuple(numbers))
@@ -73,6 +69,10 @@ def run(
         summary = f"{{}} of attention on the last {NEAR} of {LENGTH} tokens, {{}} of {4 * LENGTH}"
         facts = {r["name"]: summary.format(f"{r['near']:.0%}", r["longer"]) for r in rows}
         figure.write(out, drawing(rows, state), facts)
+    page.print(
+        "A demonstration, without training: all tokens are alike, so that attention differs by "
+        "place alone.\n"
+    )
     page.print(grid)
     page.print(
         f"\nThe last of {LENGTH} tokens looks back, mean of 8 heads, {state}: its attention to the "

@@ -44,5 +44,6 @@ def usable(device: str) -> str:
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise ValueError(f"this torch has no device {device!r} to use: try cpu or cuda") from None
+        has = "cpu and cuda" if torch.cuda.is_available() else "cpu"
+        raise ValueError(f"this torch cannot use the device {device!r}: it has {has}") from None
     return device

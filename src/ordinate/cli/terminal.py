@@ -11,8 +11,8 @@ from rich.text import Text
 from ordinate.cli.output import coloured, table
 from ordinate.cli.panels import Curves, Heat, Picture, some
 
-# Okabe and Ito's colours, which people with any colour vision tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D00", "#999999")
+# After Okabe and Ito, whom people with any colour vision can follow, on dark ground too.
+COLOURS = ("#3B8FD6", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D00", "#999999")
 ROWS = 12
 
 
@@ -90,9 +90,15 @@ def _trace(
         if not good.any():
             return
         rows, cols = np.interp(fine, cols[good], rows[good]), fine
+    before = None
     for col, row in zip(cols, rows, strict=True):
-        if np.isfinite(row):
-            dots[round(float(row)), round(float(col))] = mark
+        if not np.isfinite(row):
+            continue
+        at = round(float(row))
+        # A steep line is drawn without gaps.
+        start = at if before is None or points else before
+        dots[min(start, at) : max(start, at) + 1, round(float(col))] = mark
+        before = at
 
 
 def _numbers(out: Console, panel: Curves) -> None:
@@ -103,8 +109,9 @@ def _numbers(out: Console, panel: Curves) -> None:
     for column in grid.columns:
         column.no_wrap = True
     for i, (name, y) in enumerate(panel.lines.items()):
-        label = Text(("● " if coloured(out) and len(panel.lines) > 1 else "") + name)
-        label.stylize(COLOURS[i % len(COLOURS)], 0, 1)
+        label = Text(name)
+        if coloured(out) and len(panel.lines) > 1:
+            label = Text.assemble(("● ", COLOURS[i % len(COLOURS)]), name)
         grid.add_row(label, *(_short(y[m]) for m in marks))
     if panel.plain is not None:
         grid.add_row("no method", *(_short(panel.plain[m]) for m in marks))
@@ -185,12 +192,12 @@ def _short(value: float) -> str:
         return "-inf" if value == -np.inf else "-"
     if value == 0 or abs(value) < 1e-12:
         return "0"
-    if abs(value) < 0.001 or abs(value) >= 1e5:
+    if abs(value) < 0.001 or abs(value) >= 1e6:
         return f"{value:.0e}"
     return (
         f"{value:.2g}"
         if abs(value) < 1
-        else f"{value:.4g}"
-        if abs(value) >= 1000
         else f"{value:.3g}"
+        if abs(value) < 1000
+        else f"{value:.0f}"
     )

@@ -85,11 +85,14 @@ class TUPE(Position):
 
         def untied(tile: Tile, q: Tensor, k: Tensor, weight: Tensor) -> Tensor:
             # What the class token gets, per head, as a query and as a key.
-            alone = (q[:2] * scale * k[:2]).sum(-1) + torch.stack(
-                [weight[buckets // 2], weight[buckets]]
-            )
+            spare = torch.stack([weight[buckets // 2], weight[buckets]])
+            alone = (q[:2] * scale * k[:2]).sum(-1) + spare
             i, j = tile.pos_q[..., 0], tile.pos_k[..., 0]
-            s = torch.einsum("bihd,bjhd->bhij", q[i + 1] * scale, k[j + 1])
+            left, right = (
+                F.embedding(t + 1, x.flatten(1)).unflatten(-1, x.shape[1:]).transpose(1, 2)
+                for t, x in ((i, q), (j, k))
+            )
+            s = (left * scale) @ right.mT
             s = s + tile.spread(lambda gap: relative(gap, weight)).movedim(0, 1)
             s = torch.where((j == 0)[:, None, None, :], alone[1, :, None, None], s)
             return torch.where((i == 0)[:, None, :, None], alone[0, :, None, None], s)

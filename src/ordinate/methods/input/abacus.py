@@ -34,7 +34,7 @@ class Abacus(Position):
     tensor([[1, 2, 0, 1, 2, 3]])
     """
 
-    variants: ClassVar = ("digits=3 5 7-9",)
+    variants: ClassVar = ("digits=3 5 7-9", "offset=7")
 
     facts = Facts(
         paper=("mcleish2024abacus",),
