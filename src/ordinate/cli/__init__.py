@@ -34,7 +34,8 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code; what goes wrong becomes one sentence."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Not list(...): once the command `list` is imported, that name here is its module.
+    arguments = [*(sys.argv[1:] if argv is None else argv)]
     try:
         code = dispatch(arguments)
         sys.stdout.flush()

@@ -125,7 +125,8 @@ def _heat(out: Console, panel: Heat) -> None:
     height = min(panel.values.shape[0], 2 * ROWS)
     margin = len(str(panel.values.shape[0] - 1)) + 1
     width = min(out.width - margin - 2, 72, max(panel.values.shape[1], 2 * height))
-    field = _resample(panel.values, height + height % 2 if coloured(out) else ROWS, width)
+    tall = height + height % 2 if coloured(out) else height if height <= 16 else ROWS
+    field = _resample(panel.values, tall, width)
     span = max(high - low, 1e-12)
     rows = []
     if coloured(out):
