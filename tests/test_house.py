@@ -18,7 +18,7 @@ SOURCE = HOUSE / "src" / "ordinate"
 # layer -> the layers it may import, besides itself. Top-level modules are the core, except the
 # door (__init__) and the entries; names.py is core too, and alone there in reading the index of
 # methods (methods/__init__), which finds them by name and imports none.
-ENTRIES = {"attention", "explain"}
+ENTRIES = {"solve"}
 LAYERS = {
     "core": {"names"},
     "names": {"core", "index"},
@@ -159,11 +159,11 @@ def test_versions_agree():
 
 
 SOUND = {
-    "__init__.py": "def __getattr__(name):\n    from . import attention, models",
+    "__init__.py": "def __getattr__(name):\n    from . import models, solve",
     "__main__.py": "from .cli import main",
     "names.py": "import math\nfrom . import tensors\nfrom .methods import INDEX",
     "tensors.py": "import torch\nfrom numpy import array",
-    "attention.py": "from .backends.sdpa import run\nfrom .names import make",
+    "solve.py": "from .backends.sdpa import run\nfrom .names import make",
     "backends/__init__.py": "",
     "backends/sdpa.py": "from ..tensors import angles\nfrom torch.nn.functional import softmax",
     "methods/__init__.py": "INDEX = {}\ndef f():\n    from ordinate.names import nearest",
@@ -171,7 +171,7 @@ SOUND = {
     "methods/rotary/rope.py": "from ... import tensors\nfrom . import pairing",
     "methods/rotary/pairing.py": "import ordinate.tensors",
     "models/__init__.py": "from .layer import Layer",
-    "models/layer.py": "from ..attention import attention\nfrom ..methods.rotary import rope",
+    "models/layer.py": "from ..solve import attention\nfrom ..methods.rotary import rope",
     "testing/__init__.py": "import ordinate as od\nfrom ..models import Layer",
     "cli/__init__.py": "import rich\nfrom .. import testing",
 }
@@ -201,9 +201,9 @@ def test_a_sound_tree_passes(tmp_path):
         ("fold.py", "def f():\n    from ordinate.backends import sdpa", "core .* import backends"),
         ("masks.py", "import ordinate as od", "core may not import door"),
         ("masks.py", "from . import make", "core may not import door"),
-        ("norms.py", "from .attention import attention", "core may not import entry"),
+        ("norms.py", "from .solve import attention", "core may not import entry"),
         ("norms.py", "try:\n    import scipy.special\nexcept ImportError: pass", "package scipy"),
-        ("explain.py", "from .methods.rotary import rope", "entry may not import methods"),
+        ("solve.py", "from .methods.rotary import rope", "entry may not import methods"),
         ("methods/__init__.py", "from . import rotary", "index may not import methods"),
         ("methods/rotary/rope.py", "from ...backends import sdpa", "methods .* backends"),
         ("methods/rotary/rope.py", "def f():\n    import einops", "methods .* package einops"),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ordinate import backends, methods, models, testing
     from ordinate.attend import Attend
-    from ordinate.attention import attention, explain, problem, weights
     from ordinate.cite import bibtex
     from ordinate.facts import Facts
     from ordinate.masks import Mask
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from ordinate.norms import Softmax, StickBreaking
     from ordinate.position import Chain, Only, Position, Sources
     from ordinate.rotation import Rotation, frequencies
+    from ordinate.solve import attention, explain, problem, weights
     from ordinate.space import Space
     from ordinate.terms import Dense, Distance, Local, Lookup, Product, Score, Tile, Values
 
@@ -41,13 +41,13 @@ _HOME = {
     "StickBreaking": "norms",
     "Tile": "terms",
     "Values": "terms",
-    "attention": "attention",
+    "attention": "solve",
     "bibtex": "cite",
-    "explain": "attention",
+    "explain": "solve",
     "frequencies": "rotation",
     "make": "names",
-    "problem": "attention",
-    "weights": "attention",
+    "problem": "solve",
+    "weights": "solve",
 }
 _PACKAGES = ("backends", "methods", "models", "testing")
 

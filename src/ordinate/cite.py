@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ordinate.facts import NEUTRAL
+from ordinate.facts import NEUTRAL, Facts
 from ordinate.names import classes, nearest
 from ordinate.position import Position
 
@@ -61,8 +62,17 @@ def papers(name: str | Position) -> tuple[str, ...]:
         return name.facts.paper
     if name in references():
         return (name,)
-    keys = [key for cls in classes(name) for key in cls.facts.paper]
+    keys = [key for cls in classes(name) for key in _facts(cls).paper]
     return tuple(dict.fromkeys(keys)) or NEUTRAL.paper
+
+
+def _facts(method: type[Position]) -> Facts:
+    """The facts of a class; where they depend on its options, those of one without options."""
+    if isinstance(facts := getattr(method, "facts", None), Facts):
+        return facts
+    sizes = {"dim": 8, "heads": 1, "head_dim": 8, "layers": 1, "max_len": 8}
+    taken = inspect.signature(method).parameters
+    return method(**{size: value for size, value in sizes.items() if size in taken}).facts
 
 
 def reference(key: str) -> Reference:

@@ -103,9 +103,14 @@ class Position(nn.Module):
         offset: int = 0,
         causal: bool = False,
         layer: int = 0,
+        reach: int = 8192,
     ) -> Callable[..., Tensor]:
-        """A FlexAttention `score_mod(score, b, h, q_idx, kv_idx)`; `offset` is Nk - Nq."""
-        return readout.score_mod(self, position_ids, offset, causal, layer)
+        """A FlexAttention `score_mod(score, b, h, q_idx, kv_idx)`.
+
+        offset: number of keys before the first query
+        reach:  the largest distance between two positions that it will meet
+        """
+        return readout.score_mod(self, position_ids, offset, causal, layer, reach)
 
     # Positions need float32: `model.bfloat16()` moves this module but never narrows it.
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Position:

@@ -44,7 +44,9 @@ def require(position: Position, given: frozenset[str], where: str) -> None:
     """Refuses, in a sentence, a method that needs more than `where` can give."""
     if missing := sorted(position.facts.needs - given):
         what = " and ".join(NEEDS[name] for name in missing)
-        raise ValueError(f"{position.name} needs {what}, which {where} cannot give: {SEE}")
+        raise ValueError(
+            f"{position.name} needs {what}, which {where} cannot give: use a model of ours"
+        )
 
 
 def bias(position: Position, n: int, m: int, *, causal: bool, layer: int) -> Tensor:
@@ -87,23 +89,38 @@ def rotate(
 
 
 def score_mod(
-    position: Position, position_ids: Tensor | None, offset: int, causal: bool, layer: int
+    position: Position,
+    position_ids: Tensor | None,
+    offset: int,
+    causal: bool,
+    layer: int,
+    reach: int,
 ) -> Callable[..., Tensor]:
     a = stated(position, Space.line(2), 2, causal=causal, layer=layer)
     if why := _beyond_score_mod(a):
         raise ValueError(f"{position.name} cannot be a score_mod: it {why}; {SEE}")
-    terms = [t for t in a.terms if isinstance(t, Distance)]
+    if position_ids is not None and position_ids.is_floating_point():
+        raise ValueError(
+            f"a score_mod reads a table of whole steps, got positions in {position_ids.dtype}; {SEE}"
+        )
+    # FlexAttention compiles reads of a table, and no rule that gives all heads at once.
+    gap = torch.arange(-reach, reach + 1, device=a.q.device)
+    tables = []
+    for term in a.terms:
+        assert isinstance(term, Distance)
+        values = term.fn(gap, *term.tensors)
+        tables.append((values if len(values) > 1 else values[0], term.op))
 
     def mod(score: Tensor, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         if position_ids is None:
-            gap = kv_idx - q_idx - offset
+            row = kv_idx - q_idx - offset + reach
+        elif position_ids.ndim == 1:
+            row = position_ids[kv_idx] - position_ids[q_idx + offset] + reach
         else:
-            ids = position_ids if position_ids.ndim == 1 else position_ids[b]
-            gap = ids[kv_idx] - ids[q_idx + offset]
-        for term in terms:
-            values = term.fn(gap.reshape(1), *term.tensors)[:, 0]
-            value = values[h] if len(values) > 1 else values[0]
-            score = score + value if term.op == "add" else score * value
+            row = position_ids[b, kv_idx] - position_ids[b, q_idx + offset] + reach
+        for table, op in tables:
+            value = table[row] if table.ndim == 1 else table[h, row]
+            score = score + value if op == "add" else score * value
         return score
 
     return mod

@@ -37,8 +37,10 @@ class Rotation:
         angle = self.angles(pos, *self.tensors)
         if angle.ndim == 3:
             angle = angle.unsqueeze(1)
+        # Joined, so that a compiler keeps them in memory and does not compute them for every head.
+        cos, sin = torch.cat([angle.cos(), angle.sin()], -1).chunk(2, -1)
         # With a gain, rounding waits until both have acted.
-        out = rotate(x.to(wide) if self.gain else x, angle.cos(), angle.sin(), self.pairing)
+        out = rotate(x.to(wide) if self.gain else x, cos, sin, self.pairing)
         if self.gain is not None:
             out = (out * self.gain(pos, key, *self.tensors)).to(x.dtype)
         return out if special is None else torch.where(special[:, None, :, None], x, out)

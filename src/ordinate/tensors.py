@@ -1,7 +1,8 @@
-"""Turning one number per distance into a matrix."""
+"""One number per distance as a matrix, and numbers as exact as they are meant to be."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -26,3 +27,8 @@ def hankel(line: Tensor, n: int, m: int) -> Tensor:
     """
     line = line.contiguous()
     return line.as_strided((*line.shape[:-1], n, m), (*line.stride()[:-1], 1, 1))
+
+
+def exactly(x: Tensor) -> torch.autocast:
+    """A context in which automatic mixed precision is off: positions choose their precision."""
+    return torch.autocast(x.device.type, enabled=False)

@@ -281,11 +281,39 @@ def test_what_a_method_has_not_it_says(name, method, sentence):
 
 # The door.
 
-DOOR = """
-Attend Chain Dense Distance Facts Local Lookup Mask Only Position Product Rotation Score Softmax
-Sources Space StickBreaking Tile Values attention backends bibtex explain frequencies make methods
-models problem testing weights __version__
-""".split()
+DOOR = [
+    "Attend",
+    "Chain",
+    "Dense",
+    "Distance",
+    "Facts",
+    "Local",
+    "Lookup",
+    "Mask",
+    "Only",
+    "Position",
+    "Product",
+    "Rotation",
+    "Score",
+    "Softmax",
+    "Sources",
+    "Space",
+    "StickBreaking",
+    "Tile",
+    "Values",
+    "attention",
+    "backends",
+    "bibtex",
+    "explain",
+    "frequencies",
+    "make",
+    "methods",
+    "models",
+    "problem",
+    "testing",
+    "weights",
+    "__version__",
+]
 
 
 def test_the_public_door_is_as_agreed_and_every_name_is_documented():
@@ -297,3 +325,46 @@ def test_the_public_door_is_as_agreed_and_every_name_is_documented():
         assert (value.__doc__ or "").strip(), f"{name} has no documentation"
     with pytest.raises(AttributeError, match="no attribute 'attenion'"):
         _ = od.attenion
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["alibi", "t5"])
+def test_a_score_mod_compiles_in_flex_attention(name):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    position = od.make(name, heads=2)
+    for p in position.parameters():
+        torch.nn.init.normal_(p)
+    q, k, v = torch.randn(3, 1, 2, 128, 16)
+    with torch.no_grad():
+        got = torch.compile(flex_attention)(q, k, v, score_mod=position.score_mod())
+        want = od.attention(q, k, v, position)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+# Precision.
+
+
+@pytest.mark.parametrize("name", ["none", "rope", "t5", "shaw", "fire", "xpos", "stick-breaking"])
+def test_automatic_mixed_precision_narrows_projections_and_nothing_else(name):
+    position = od.make(name, heads=2, head_dim=8)
+    for p in position.parameters():
+        torch.nn.init.normal_(p, std=0.5)
+    q, k, v = torch.randn(3, 1, 2, 12, 8).bfloat16()
+    plain = od.attention(q, k, v, position, causal=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(od.attention(q, k, v, position, causal=True), plain)
+
+
+@pytest.mark.parametrize("name", ["fox", "learned:at=qk", "tupe", "rope", "abacus"])
+def test_models_train_under_automatic_mixed_precision(name):
+    config = od.models.Config(dim=16, layers=2, heads=2, vocab=9, kind="decoder", output="tokens",
+                              max_len=12)  # fmt: skip
+    model = od.models.Transformer(config, name).eval()
+    ids = torch.randint(9, (2, 12))
+    exact = model(ids)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(ids)
+    torch.testing.assert_close(out.float(), exact, rtol=0.05, atol=0.05)
+    out.float().sum().backward()
+    assert all(p.grad is not None for p in model.decoder.position.parameters())

@@ -259,6 +259,9 @@ def test_bad_input():
     ):
         shared = od.make("deberta", dim=24, heads=4, head_dim=6, share=True)
         od.attention(q, k, v, shared)
+    with pytest.raises(ValueError, match=r"log_buckets need .*max_distance.*got clip=8.*=5"):
+        od.make("deberta", dim=1, heads=1, head_dim=1, clip=8, log_buckets=True, max_distance=5)
+    od.make("deberta", dim=1, heads=1, head_dim=1, clip=8, log_buckets=True, max_distance=6)
     with pytest.raises(ValueError, match=r"deberta:terms is one of both, c2p, p2c"):
         od.make("deberta", dim=24, heads=4, head_dim=6, terms="none")
     with pytest.raises(ValueError, match=r"deberta was made for 1 layers, got layer 1"):

@@ -51,7 +51,8 @@ def paper(q, k, band, log_decay, pos, modulate="scores", pairing="half", base=10
     [("half", 10000.0, False, 0), ("interleaved", 30.0, False, 1), ("half", 9.0, True, 1)],
 )
 def test_is_the_formula(place, modulate, pairing, base, shared, layer):
-    options = {"modulate": modulate, "pairing": pairing, "base": base, "shared": shared}
+    options = {"modulate": modulate, "pairing": pairing, "shared": shared}
+    options |= {"base": base} if base != 10000 else {}
     exposb = redraw(od.make("exposb", heads=4, head_dim=8, layers=2, **options))
     q, k, v = place.draw(d=8)
     own = 0 if shared else layer
@@ -128,6 +129,7 @@ def test_two_numbers_for_each_head(shared, copies):
         "log_decay": (copies, 6),
     }
     assert (exposb.band == 1).all()
+    assert od.make("exposb", heads=6, head_dim=8).band.shape == (1, 6)
     torch.testing.assert_close(exposb.log_decay.exp(), torch.full((copies, 6), 0.005))
 
 

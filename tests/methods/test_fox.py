@@ -129,6 +129,7 @@ def test_begins_by_forgetting_half_each_step():
         "weight": (2, 4, 300),
         "shift": (2, 4),
     }
+    assert od.make("fox", dim=8, heads=4).weight.shape == (1, 4, 8)
     assert fox.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert (fox.shift == 0).all()
     gate = fox.remember(torch.zeros(1, 3, 300), od.Space.line(3), 0)["gate"]

@@ -29,6 +29,7 @@ def test_is_the_formula(place, layer, clip):
 def test_begins_as_the_plain_product():
     huang = od.make("huang3", head_dim=6, layers=2)
     assert huang.weight.shape == (2, 255, 6)
+    assert od.make("huang3", head_dim=6).weight.shape == (1, 255, 6)
     assert (huang.weight == 1).all()
     q, k, v = draw()
     equal(od.attention(q, k, v, huang), od.attention(q, k, v, "none"), q, k, v)

@@ -26,7 +26,8 @@ def paper(q, k, rate, gap, pairing="half", base=10000.0):
     [("half", 10000.0, False, 0), ("interleaved", 30.0, False, 1), ("half", 9.0, True, 1)],
 )
 def test_is_the_formula(place, order, pairing, base, shared, layer):
-    options = {"order": order, "pairing": pairing, "base": base, "shared": shared}
+    options = {"order": order, "pairing": pairing, "shared": shared}
+    options |= {"base": base} if base != 10000 else {}
     rse = redraw(od.make("rse", head_dim=6, layers=2, **options))
     q, k, v = place.draw()
     z = paper(q, k, rse.rate[0 if shared else layer], place.gap, pairing, base)

@@ -44,7 +44,8 @@ def test_two_tables_per_layer_shared_by_the_heads():
         "keys": (3, 9, 6),
         "values": (3, 9, 6),
     }
-    assert len(list(od.make("shaw", head_dim=6, values=False).parameters())) == 1
+    (keys,) = od.make("shaw", head_dim=6, values=False).parameters()
+    assert keys.shape == (1, 2 * 128 + 1, 6)
 
 
 def test_a_key_after_the_query_reads_the_second_half_of_the_table():

@@ -79,6 +79,7 @@ def test_parameters():
         "u": (3, 40, 60),
         "v": (3, 40, 60),
     }
+    assert od.make("tener", heads=3, head_dim=6).u.shape == (1, 3, 6)
     for layer in range(3):
         assert tener.u[layer].std().item() == pytest.approx((2 / 100) ** 0.5, rel=0.1)
         assert tener.v[layer].std().item() == pytest.approx((2 / 100) ** 0.5, rel=0.1)

@@ -31,9 +31,8 @@ def paper(q, k, u, v, w, gap, base=10000.0):
 @pytest.mark.parametrize("untied", [False, True])
 @pytest.mark.parametrize(("dim", "base"), [(24, 10000.0), (10, 50.0)])
 def test_is_the_formula(place, layer, untied, dim, base):
-    xl = redraw(
-        od.make("transformer-xl", dim=dim, heads=4, head_dim=6, layers=3, untied=untied, base=base)
-    )
+    options = {"untied": untied} | ({"base": base} if base != 10000 else {})
+    xl = redraw(od.make("transformer-xl", dim=dim, heads=4, head_dim=6, layers=3, **options))
     q, k, v = place.draw()
     u, c = (x[layer if untied else 0] for x in (xl.u, xl.v))
     s = paper(q, k, u, c, xl.w[layer], place.gap, base)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ordinate.attend import Attend
 from ordinate.backends import reference, sdpa
+from ordinate.tensors import exactly
 
 #: In the order in which `auto` asks them. An engine is a module with two functions:
 #: `refuses(a) -> str`, empty or one sentence that says why not, and
@@ -36,4 +37,5 @@ def run(a: Attend, name: str = "auto") -> Tensor:
         name = choose(a)
     elif why := refuses(a, name):
         raise ValueError(f"the {name} backend refuses: {why}")
-    return ENGINES[name].run(a)
+    with exactly(a.q):
+        return ENGINES[name].run(a)

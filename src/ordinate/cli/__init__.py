@@ -92,17 +92,18 @@ def dispatch(arguments: list[str]) -> int:
 
 def front_page() -> int:
     from rich.table import Table
+    from rich.text import Text
 
     from ordinate.cli.output import console
 
     out = console()
-    out.print("[bold]ordinate[/bold] tells a transformer where its tokens are\n")
+    out.print(Text.assemble(("ordinate", "bold"), " tells a transformer where its tokens are\n"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     for name, command in COMMANDS.items():
         table.add_row(name, command.does)
-        table.add_row("", f"[dim]{command.example}[/dim]")
+        table.add_row("", Text(command.example, "dim"))
     out.print(table)
     out.print(
         "\nOptions are part of a method's name, and methods join with +: "

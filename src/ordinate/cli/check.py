@@ -59,6 +59,8 @@ def run(
 
 def report(out: Any, results: list[Any]) -> int:
     """One row per contract, the worst verdict first among dtypes and variants, then the count."""
+    from rich.text import Text
+
     from ordinate.cli.output import table
 
     grid = table("contract", "verdict", "why")
@@ -80,20 +82,14 @@ def report(out: Any, results: list[Any]) -> int:
             verdict, why = "pass", ""
         else:
             verdict, why = "skip", found[0].why
-        grid.add_row(contract, f"[{styles[verdict]}]{verdict}[/]", _plain(why))
+        grid.add_row(contract, Text(verdict, styles[verdict]), why)
     out.print(grid)
     count = {v: sum(r.verdict == v for r in results) for v in ("pass", "fail", "skip")}
     names = ", ".join(dict.fromkeys(r.method for r in results))
     dtypes = " and ".join(dict.fromkeys(r.dtype for r in results))
     counted = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
-    out.print(_plain(f"\n{names} in {dtypes}: {counted}"))
+    out.print(f"\n{names} in {dtypes}: {counted}")
     return 1 if count["fail"] else 0
-
-
-def _plain(text: str) -> Any:
-    from rich.text import Text
-
-    return Text(text)
 
 
 def load(path: Path) -> ModuleType:

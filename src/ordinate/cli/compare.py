@@ -95,8 +95,8 @@ def measure(name: str, draw: bool) -> dict[str, Any] | str:
     """One method's row, or why it has none."""
     import torch
 
-    from ordinate.attention import weights
     from ordinate.cli import subject
+    from ordinate.solve import weights
 
     position = subject.made(name, max_len=LENGTH, draw=draw)
     if position.facts.axes != 1:

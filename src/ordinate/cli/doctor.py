@@ -35,6 +35,7 @@ def run(
 ) -> int:
     """Every engine against the float64 reference on this machine; exit code 1 if one is wrong."""
     import torch
+    from rich.text import Text
 
     from ordinate import backends
     from ordinate.cli.output import console, table, usable
@@ -76,7 +77,8 @@ def run(
                         wrong += not good
                         grid.add_row(
                             label, engine, *typed, f"{errors[0]:.0e}", f"{max(errors[1:]):.0e}",
-                            f"{tried[1]:.1f}", "[green]right[/]" if good else "[bold red]WRONG[/]",
+                            f"{tried[1]:.1f}",
+                            Text("right", "green") if good else Text("WRONG", "bold red"),
                         )  # fmt: skip
                     label = ""
     out.print()

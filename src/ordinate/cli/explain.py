@@ -22,10 +22,10 @@ def run(
     from rich.padding import Padding
     from rich.text import Text
 
-    from ordinate.attention import engines, leaves
     from ordinate.cli import subject
     from ordinate.cli.output import console, table
     from ordinate.describe import describe
+    from ordinate.solve import engines, leaves
 
     if length < 1 or layer < 0:
         raise ValueError(f"--length is at least 1 and --layer at least 0, got {length} and {layer}")
@@ -33,10 +33,11 @@ def run(
     out = console()
     parts = leaves(position)
     if not parts:
-        out.print("[bold]none[/bold]\nNo position at all: attention does not see the order.\n")
+        out.print("none", style="bold")
+        out.print("No position at all: attention does not see the order.\n")
     for part in parts:
         _part(out, part)
-    out.print(f"[bold]{'Facts' if len(parts) < 2 else 'Facts of the chain'}[/bold]")
+    out.print("Facts" if len(parts) < 2 else "Facts of the chain", style="bold")
     facts = table("", "")
     facts.show_header = False
     for key, value in subject.about(position).items():
@@ -49,7 +50,7 @@ def run(
     with torch.no_grad():
         inference = subject.problem(position, scene)
         frozen = engines(inference)
-    out.print("\n[bold]The problem it states[/bold]")
+    out.print("\nThe problem it states", style="bold")
     lines = [describe(inference)]
     lines += [
         f"remembered of every key: {key}, {list(x.shape)}" for key, x in inference.kept.items()
@@ -63,7 +64,7 @@ def run(
         else [("training", learning), ("inference", frozen)]
     )
     for when, lines in said:
-        out.print(f"\n[bold]Engines[/bold] ({when})")
+        out.print(Text.assemble(("\nEngines", "bold"), f" ({when})"))
         grid = table("", "", "")
         grid.show_header = False
         for name, mark, says in lines:

@@ -16,7 +16,8 @@ def console(*, stderr: bool = False) -> Console:
     if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
         stream.reconfigure(errors="replace")
     fixed = None if stream.isatty() or "COLUMNS" in os.environ else 80
-    return Console(stderr=stderr, width=fixed, highlight=False, emoji=False, soft_wrap=False)
+    # No markup: square brackets are shapes and extras here, not styles.
+    return Console(stderr=stderr, width=fixed, highlight=False, emoji=False, markup=False)
 
 
 def coloured(out: Console) -> bool:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from ordinate.attend import Attend
-from ordinate.attention import leaves, weights
 from ordinate.backends.reference import scores, step
 from ordinate.cli.panels import Curves, Heat, Picture, some, spots
 from ordinate.cli.subject import MADE, SAID, Scene, problem, space, vectors
 from ordinate.position import Position
 from ordinate.rotation import Rotation
+from ordinate.solve import leaves, weights
 from ordinate.terms import Dense, Distance, Local, Product
 
 #: Random problems that an average of attention is taken over.

@@ -45,9 +45,11 @@ def run(
     shown = picture(name, position, subject.Scene(length=length, causal=causal, layer=layer), draw)
     page = console()
     if out is None:
+        from rich.text import Text
+
         from ordinate.cli import terminal
 
-        page.print(f"[bold]{name}[/bold]  {subject.one_line(position)}", soft_wrap=True)
+        page.print(Text.assemble((name, "bold"), "  ", subject.one_line(position)))
         terminal.draw(page, shown)
     else:
         figure.write(out, shown, subject.about(position))

@@ -8,11 +8,12 @@ from torch import Tensor, cat, nn
 
 from ordinate import backends
 from ordinate.attend import Attend
-from ordinate.attention import check
 from ordinate.masks import Mask
 from ordinate.models.cache import Keys
 from ordinate.position import Position, Sources
+from ordinate.solve import check
 from ordinate.space import Space
+from ordinate.tensors import exactly
 
 
 class Attention(nn.Module):
@@ -63,17 +64,20 @@ class Attention(nn.Module):
         `keys`, this layer's part of a cache.
         """
         behind = x if memory is None else cat([memory, x], 1)
-        sources = position.before(Sources(x, behind, behind), space, layer)
+        with exactly(x):
+            sources = position.before(Sources(x, behind, behind), space, layer)
+            kept = position.remember(sources.k, space, layer)
         q, k, v = self.project_q(sources.q), self.project_k(sources.k), self.project_v(sources.v)
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-        kept = position.remember(sources.k, space, layer)
         turned = 0
         if keys is not None:
             turned, (k, v, kept) = keys.turned, keys.extend(k, v, kept)
         a = self._problem(q, k, v, space, mask, layer, kept, turned=turned)
         check(position, a)
-        a = position.attend(a)
-        return self._solve(a if keys is None else keys.settle(a), backend)
+        with exactly(x):
+            a = position.attend(a)
+            a = a if keys is None else keys.settle(a)
+        return self._solve(a, backend)
 
     def across(
         self,
@@ -102,7 +106,9 @@ class Attention(nn.Module):
             q, k, v, space_context, mask, layer, {}, space_q=Space(here, special=special)
         )
         check(position, a)
-        return self._solve(position.attend(a), backend)
+        with exactly(x):
+            a = position.attend(a)
+        return self._solve(a, backend)
 
     def project_q(self, x: Tensor) -> Tensor:
         """[..., dim] to [..., heads, head_dim]."""

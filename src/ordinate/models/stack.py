@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ordinate.attention import leaves
 from ordinate.facts import NEEDS
 from ordinate.masks import Mask
 from ordinate.models.attention import Attention
@@ -14,7 +13,9 @@ from ordinate.models.cache import Cache, Memory
 from ordinate.models.config import Config
 from ordinate.names import make
 from ordinate.position import Position
+from ordinate.solve import leaves
 from ordinate.space import Space
+from ordinate.tensors import exactly
 
 ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU}
 
@@ -123,7 +124,8 @@ class Stack(nn.Module):
         mask, inputs = Mask(causal=self.causal), []
         for layer, block in enumerate(self.blocks):
             # Outside the block: a method may hand on another space.
-            x, space = self.position.embed(x, space, layer)
+            with exactly(x):
+                x, space = self.position.embed(x, space, layer)
             inputs.append(x)
             behind = None if memory is None else memory.behind(layer)
             args = (x, self.position, space, mask, layer, backend, behind, cache, across)

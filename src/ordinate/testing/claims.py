@@ -6,9 +6,9 @@ import itertools
 
 import torch
 
-from ordinate.attention import attention, leaves
 from ordinate.facts import NEUTRAL, Facts
 from ordinate.names import SIZES
+from ordinate.solve import attention, leaves
 from ordinate.testing.case import B, Broken, Case, D, H, N, demand, skip_if
 
 
@@ -71,11 +71,11 @@ def cross(case: Case) -> None:
     q, k, v = case.tensor(B, H, 4, D, seed=1), *(case.tensor(B, H, N, D, seed=s) for s in (2, 3))
     there, here = case.place(torch.arange(N)), case.place(torch.arange(4) + 1)
 
-    def out(method: object, shift: int = 0) -> torch.Tensor:
+    def out(method: Position, shift: int = 0) -> torch.Tensor:
         return attention(
             q, k, v, method, position_ids=here[None] + shift, key_position_ids=there[None],
             backend="reference",
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
 
     if not case.facts.cross:
         return _refused(case, lambda: out(position), "cross-attention")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ordinate.attention import attention
 from ordinate.models import Attention, Cache, Memory
 from ordinate.position import Position
+from ordinate.solve import attention
 from ordinate.space import Space
 from ordinate.testing.case import SEED, B, Broken, Case, D, H, N, Skipped, skip_if
 
@@ -18,9 +18,8 @@ READS = "it reads tokens, not positions"
 def decoding(case: Case) -> None:
     """Token by token and in chunks, with a cache, gives what one pass gives."""
     # Methods that depend on the length must cross their trained length on the way.
-    sizes = {"max_len": 9 if case.facts.max_len else 5}
     n = 9
-    model = case.model(case.make(**sizes))
+    model = case.model(case.make(max_len=9 if case.facts.max_len else 5))
     tokens = case.tokens(n)
     whole = model(tokens, space=case.space(n))
     for name, steps in (("token by token", [1] * n), ("in chunks", [4, 1, 3, 1])):
@@ -57,8 +56,7 @@ def future(case: Case) -> None:
 
 def length(case: Case) -> None:
     """A row depends on the length of the whole exactly if `length_dependent` says so."""
-    sizes = {"max_len": 12 if case.facts.max_len else 5}
-    position = case.make(**sizes)
+    position = case.make(max_len=12 if case.facts.max_len else 5)
     with torch.no_grad():
         short = case.run(position, case.x(7), case.space(7), causal=True)
         long = case.run(position, case.x(12), case.space(12), causal=True)[:, :7]

@@ -17,6 +17,7 @@ from ordinate.names import make
 from ordinate.position import Chain, Only, Position
 from ordinate.readout import require
 from ordinate.space import Space
+from ordinate.tensors import exactly
 
 
 def attention(
@@ -118,7 +119,8 @@ def problem(
     )  # fmt: skip
     require(position, frozenset(), "od.attention")
     check(position, a)
-    return position.attend(a)
+    with exactly(q):
+        return position.attend(a)
 
 
 def check(position: Position, a: Attend) -> None:
