@@ -139,6 +139,8 @@ def test_buckets_that_t5_leaves_free_are_the_class_tokens():
     w = maps_of_nothing(tupe, 300)[0, 0]
     rows = ((w / w.diagonal()[:, None]).log() * 10).round().long()
     assert rows[1:, 0].unique().tolist() == [32]
+    row = tupe.bias(300)[0, 0] * 10
+    assert row.round().unique().tolist() == [16]
     assert rows[250, 1:].tolist() == [bucket(j - 250) for j in range(1, 300)]
     assert set(rows[1:, 1:].flatten().tolist()) == set(range(32)) - {16}
 

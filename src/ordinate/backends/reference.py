@@ -51,11 +51,10 @@ def scores(a: Attend, tile: Tile) -> Tensor:
     q, k = (x.to(a.wide) for x in a.rotated())
     k = repeated(k, q.shape[1])
     # Scaling q rather than the scores touches n·d numbers instead of n·m.
-    product = (q * a.scale) @ k.mT if a.score is None or tile.special is not None else None
     if a.score is None:
-        return product
+        return (q * a.scale) @ k.mT
     s = a.scale * a.score.fn(q, k, tile, *a.score.tensors)
-    return s if product is None else torch.where(tile.special, product, s)
+    return s if tile.special is None else torch.where(tile.special, (q * a.scale) @ k.mT, s)
 
 
 def step(term: Term, s: Tensor, tile: Tile) -> Tensor:

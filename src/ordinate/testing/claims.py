@@ -8,6 +8,7 @@ import torch
 
 from ordinate.facts import NEUTRAL, Facts
 from ordinate.names import SIZES
+from ordinate.position import Chain, Position
 from ordinate.solve import attention, leaves
 from ordinate.testing.case import B, Broken, Case, D, H, N, demand, skip_if
 
@@ -124,8 +125,6 @@ def acts(case: Case) -> None:
     """The method changes something."""
     skip_if(case.facts == NEUTRAL, "it is none")
     ours = case.run(case.make(), case.x(), case.space(), causal=True)
-    from ordinate.position import Chain
-
     layers = case.layers()
     none = case.run(Chain(), case.x(), case.space(), causal=True, layers=layers)
     case.differ(ours, none, "the method does nothing at all")
