@@ -64,7 +64,12 @@ class Case:
     @property
     def tolerance(self) -> float:
         """How far apart two ways to the same number may be, relative to the largest."""
-        return {torch.float64: 1e-10, torch.float32: 2e-4}.get(self.dtype, 5e-2)
+        return {torch.float64: 1e-10, torch.float32: 2e-4}.get(self.dtype, 0.1)
+
+    @property
+    def visible(self) -> float:
+        """How far apart two results are, relative to the largest, if not by rounding."""
+        return {torch.float64: 2e-10, torch.float32: 4e-4}.get(self.dtype, 0.02)
 
     # The method.
 
@@ -175,7 +180,7 @@ class Case:
 
     def differ(self, a: Tensor, b: Tensor, what: str) -> None:
         """Demands a difference that rounding does not explain."""
-        demand(self.distance(a, b) > 2 * self.tolerance, what)
+        demand(self.distance(a, b) > self.visible, what)
 
 
 def own(position: Position) -> list[tuple[str, nn.Parameter]]:

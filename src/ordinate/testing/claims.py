@@ -41,10 +41,10 @@ def relative(case: Case) -> None:
         apart.append(case.distance(got, base))
     if case.facts.relative:
         # Angles at a thousand are a thousand times less fine.
-        allowed = case.tolerance * 10
+        allowed = min(10 * case.tolerance, 0.1)
         demand(max(apart) <= allowed, f"relative, but a shift changes results by {max(apart):.1e}")
     else:
-        demand(max(apart) > 2 * case.tolerance, "not relative, but no shift changes anything")
+        demand(max(apart) > case.visible, "not relative, but no shift changes anything")
 
 
 def causal_only(case: Case) -> None:
@@ -162,7 +162,7 @@ def options(case: Case) -> None:
                     for c in (case, base)
                 )  # fmt: skip
                 apart = max(apart, case.distance(ours, theirs))
-        demand(apart > 2 * case.tolerance, "its option changes nothing")
+        demand(apart > case.visible, "its option changes nothing")
     try:
         case.subject.make(**{**{k: 8 for k in SIZES}, "no_such_option": 1})
     except (ValueError, TypeError):
