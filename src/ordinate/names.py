@@ -34,9 +34,7 @@ def make(
     for size, value in given.items():
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ValueError(f"{size} is a whole number of at least 1, got {value!r}")
-    if dim and heads and not head_dim:
-        if dim % heads:
-            raise ValueError(f"dim={dim} does not split into {heads} heads: give head_dim too")
+    if dim and heads and not head_dim and dim % heads == 0:
         given["head_dim"] = dim // heads
     pieces = split(name)
     if options and len(pieces) > 1:
@@ -130,6 +128,9 @@ def _one(piece: str, sizes: dict[str, int | None], extra: dict[str, Any]) -> Pos
         arguments[key] = convert(f"{head}:{key}", value, hints[key])
     for key, parameter in signature.parameters.items():
         if parameter.default is parameter.empty and key not in arguments:
+            dim, heads = sizes["dim"], sizes["heads"]
+            if key == "head_dim" and dim and heads:
+                raise ValueError(f"dim={dim} does not split into {heads} heads: give head_dim too")
             example = f'od.make("{head}", {key}={"…" if key not in SIZES else 8})'
             raise ValueError(f"{head} needs {key}: write {example}")
     position = cls(**arguments)

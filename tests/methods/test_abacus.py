@@ -148,11 +148,25 @@ def test_counts_places_not_positions():
     assert torch.equal(abacus.embed(x, far, 0)[0], one)
 
 
+def test_a_table_has_as_many_rows_as_it_says():
+    """With 10 rows nine digits fit, since row 0 is for the others; ten do not."""
+    abacus, tokens = make(rows=10), torch.ones(1, 10, dtype=torch.long)
+    assert found(abacus, tokens[:, :9])[0, -1] == 9
+    with pytest.raises(ValueError, match="rows 0 … 9, got index 10"):
+        found(abacus, tokens)
+
+
+def test_draws_below_100_unless_told():
+    abacus, tokens = make(rows=200).train(), torch.tensor([[1]])
+    assert [int(found(abacus, tokens, seed=s)) for s in range(9)] == [
+        1 + drawn(s, 100) for s in range(9)
+    ]
+
+
 @pytest.mark.parametrize("n", [1, 12])
 def test_a_run_longer_than_the_table_is_refused(n):
     abacus = make(rows=10)
     tokens = torch.ones(1, 12, dtype=torch.long)
-    assert found(abacus, tokens[:, :9]).max() == 9
     with pytest.raises(ValueError, match=r"rows 0 … 9, got index 12"):
         abacus.embed(torch.zeros(1, n, 4), space_of(tokens, new=n), 0)
 
@@ -162,6 +176,11 @@ def test_an_offset_beyond_the_table_is_refused():
     seed = next(s for s in range(99) if drawn(s, 100) > 50)
     with pytest.raises(ValueError, match=r"rows 0 … 9, got index \d\d"):
         abacus.embed(torch.zeros(1, 1, 4), space_of(torch.tensor([[1]]), seed=seed), 0)
+
+
+def test_an_offset_below_one_is_refused():
+    with pytest.raises(ValueError, match=r"offset is .*at least 1.*got 0"):
+        make(offset=0)
 
 
 def test_token_ids_are_needed():

@@ -24,8 +24,8 @@ def shape(gap, sides):
 
 
 def sight(gap, sides, heads):
-    """[b, h, n, m], True where a head looks: with `split` the past, the future, the past …"""
-    past = torch.arange(heads)[:, None, None] % 2 == 0
+    """[b, h, n, m], True where a head looks: with `split` half of them back, the others ahead."""
+    past = torch.arange(heads)[:, None, None] < heads / 2
     return torch.where(past, gap <= 0, gap >= 0) if sides == "split" else gap == gap
 
 
@@ -35,7 +35,8 @@ def sight(gap, sides, heads):
 @pytest.mark.parametrize("trainable", [False, True])
 def test_is_the_formula(place, sides, trainable):
     alibi = redraw(od.make("alibi", heads=4, sides=sides, trainable=trainable))
-    m = alibi.log_slopes.exp() if trainable else slopes(4)
+    fixed = torch.cat([slopes(2), slopes(2)]) if sides == "split" else slopes(4)
+    m = alibi.log_slopes.exp() if trainable else fixed
     q, k, v = place.draw(h=4)
     gap = place.gap[:, None]
     s = scores(q, k) + m[:, None, None] * shape(gap, sides)
@@ -80,7 +81,8 @@ def test_split_gives_each_direction_half_of_the_heads():
     bias = od.make("alibi", heads=4, sides="split").bias(3)
     past = [bool(b[0, 2].isinf() and b[2, 0].isfinite()) for b in bias]
     future = [bool(b[2, 0].isinf() and b[0, 2].isfinite()) for b in bias]
-    assert past.count(True) == future.count(True) == 2
+    assert past == [True, True, False, False] and future == [False, False, True, True]
+    assert (-bias[:2, 2, 1]).tolist() == (-bias[2:, 0, 1]).tolist() == [1 / 16, 1 / 256]
     assert (bias.diagonal(dim1=-2, dim2=-1) == 0).all()
 
 

@@ -103,6 +103,10 @@ def test_positions_beyond_the_length_are_allowed():
     assert method.table(40).isfinite().all()
 
 
+def test_one_layer_unless_told():
+    assert od.make("continuous", dim=4, max_len=9, at="qk", join="concat").mix.shape == (1, 4, 8)
+
+
 def test_table_lists_positions():
     method = redraw(od.make("continuous", dim=4, max_len=9))
     wanted = paper(method, torch.arange(12), 9)

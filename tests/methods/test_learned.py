@@ -82,6 +82,13 @@ def test_parameters(options, copies):
     assert abs(learned.weight.mean().item()) < 2e-4
 
 
+@pytest.mark.parametrize("at", ["tokens", "qk"])
+def test_one_layer_unless_told(at):
+    assert od.make("learned", dim=4, max_len=9, at=at).weight.shape == (1, 9, 4)
+    both = od.make("learned", dim=4, max_len=9, at=at, join="concat")
+    assert both.mix.shape == (1, 4, 8)
+
+
 def test_table_lists_rows():
     learned = redraw(make())
     torch.testing.assert_close(learned.table(6), learned.weight[0, :6], rtol=0, atol=0)
@@ -104,6 +111,18 @@ def test_a_position_outside_the_table_is_refused(far, at):
     with pytest.raises(ValueError, match=rf"positions 0 … 8, got position {far}\b"):
         learned.embed(x, space, 0)
         learned.before(od.Sources(x, x, x), space, 0)
+
+
+@pytest.mark.parametrize("which", ["special", "valid"])
+def test_tokens_without_a_place_may_stand_anywhere(which):
+    """The position of padding or of a special token is not read."""
+    flag = torch.tensor([[False, True, False]])
+    space = od.Space.points(torch.tensor([0, 999, 2])).but(
+        **{which: flag if which == "special" else ~flag}
+    )
+    learned = redraw(make())
+    out, _ = learned.embed(torch.zeros(1, 3, 4).double(), space, 0)
+    torch.testing.assert_close(out[0, [0, 2]], learned.weight[0, [0, 2]], rtol=0, atol=0)
 
 
 def test_a_table_beyond_its_rows_is_refused():

@@ -160,6 +160,7 @@ def test_attention_alone_has_no_seed():
     [
         ("randomized", r"randomized wraps another method: write randomized\(NAME\)"),
         ("randomized(ropa)", "rope"),
+        ("randomized(rope):draw_from=0", "draw_from"),
         ("randomized(rope):draw=5", "no option 'draw'.*draw_from"),
     ],
 )

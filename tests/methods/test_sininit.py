@@ -63,6 +63,10 @@ def test_reset_returns_to_the_sinusoids():
     torch.testing.assert_close(method.weight[0].double(), start, rtol=0, atol=1e-6)
 
 
+def test_one_layer_unless_told():
+    assert od.make("sininit", dim=6, max_len=9, at="qk").weight.shape == (1, 9, 6)
+
+
 def test_table_lists_rows():
     method = redraw(make())
     torch.testing.assert_close(method.table(9), method.weight[0], rtol=0, atol=0)

@@ -210,6 +210,10 @@ def test_conformer_equals_wav2vec2_conformer():
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
+def test_one_layer_unless_told():
+    assert od.make("sinusoidal", dim=4, max_len=9, at="qk", join="concat").mix.shape == (1, 4, 8)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -71,6 +71,17 @@ def test_the_class_token_has_no_bias():
     equal(ours, attention(scores(q, k) + b, v), q, k, v, swin.weight)
 
 
+def test_the_class_token_may_stand_anywhere():
+    q, k, v = draw(n=3)
+    swin, special = redraw(od.make("swin", heads=3, height=2, width=3)), [[True, False, False]]
+    space = od.Space.points(
+        torch.tensor([[[90, 90], [0, 1], [1, 0]]]), special=torch.tensor(special)
+    )
+    b = bias(swin.weight[0], space.positions[0, 1:], space.positions[0, 1:], 2, 3)
+    b = torch.nn.functional.pad(b, (1, 0, 1, 0))
+    equal(solve(swin, q, k, v, space), attention(scores(q, k) + b, v), q, k, v, swin.weight)
+
+
 def test_golden_index_of_a_window_of_two_by_two():
     """The table of the paper's code for M = N = 2, queries along rows."""
     swin = od.make("swin", heads=1, height=2, width=2).double()
@@ -89,6 +100,10 @@ def test_parameters_are_a_table_for_each_block():
     assert {n: tuple(p.shape) for n, p in swin.named_parameters()} == {"weight": (4, 13 * 9, 12)}
     assert swin.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert abs(swin.weight.mean().item()) < 0.001
+
+
+def test_one_layer_unless_told():
+    assert od.make("swin", heads=2, height=3, width=3).weight.shape == (1, 25, 2)
 
 
 def test_with_a_table_of_zeros_is_no_position():

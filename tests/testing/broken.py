@@ -259,6 +259,17 @@ class InputChanged(Learned):
         return x, space
 
 
+@caught_by("declared tensors")
+class BiasInHalf(Sound):
+    """The bias is rounded before it is added."""
+
+    def attend(self, a):
+        def bias(gap, m):
+            return (-m[:, None].abs() * gap.abs()).bfloat16()
+
+        return a.add(od.Distance(bias, self.slopes))
+
+
 # What is kept.
 
 

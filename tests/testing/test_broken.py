@@ -16,7 +16,7 @@ def test_a_sound_method_passes(contract):
 
 @pytest.mark.parametrize(("method", "contract"), BROKEN, ids=[m.__name__ for m, _ in BROKEN])
 def test_a_broken_method_is_caught(method, contract):
-    subject = of(method)[-1]
+    subject = of(method)[-1 if "variants" in vars(method) else 0]
     result = check(subject, contract, torch.float64)
     assert result.verdict == "fail", f"{contract} passes: {method.__doc__}"
     # By what it demands, not by tripping over it.

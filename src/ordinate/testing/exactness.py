@@ -14,6 +14,7 @@ from ordinate.attend import Attend
 from ordinate.masks import Mask
 from ordinate.position import Position
 from ordinate.space import Space
+from ordinate.terms import Distance
 from ordinate.testing.case import FULL, B, Broken, Case, D, H, N, demand, skip_if
 
 LENGTHS = (1, 2, 7, 12)
@@ -134,17 +135,22 @@ def gradients_alone(case: Case) -> None:
 
 
 def declared_tensors(case: Case) -> None:
-    """Rules read learned numbers only through the tensors that terms and rotations declare."""
+    """Rules read learned numbers only through the tensors that they declare, in full precision."""
     position, layers = case.make(), case.layers()
     x, space = position.embed(case.x(), case.space(), 0)
     a = stated(case, position, layers, x.detach(), space)
     tile = a.tile
     for rotation in a.rotations:
         angle = rotation.angles(a.pos_q.to(a.wide), *(t.detach() for t in rotation.tensors))
+        demand(angle.dtype.itemsize >= 4, f"a rotation has its angles in {angle.dtype}")
         demand(not angle.requires_grad, "a rotation closes over a tensor, whose gradient is lost")
     s = torch.zeros(B, H, *tile.shape, device=case.device, dtype=a.wide)
     for term in a.terms:
-        out = term.at(s, tile, *(held.tensor.detach() for held in term.held))
+        tensors = [held.tensor.detach() for held in term.held]
+        if isinstance(term, Distance):
+            bias = term.fn(torch.arange(-3, 4, device=case.device), *tensors)
+            demand(bias.dtype.itemsize >= 4, f"a bias is computed in {bias.dtype}")
+        out = term.at(s, tile, *tensors)
         kind = type(term).__name__
         demand(
             not out.requires_grad,

@@ -25,7 +25,8 @@ class ALiBi(Position):
 
     In an encoder `sides` says what the future gets: "symmetric" the same as the past; "offset"
     the same, with m_h/2 added on the past side so that the two differ (as published for encoders
-    with randomized positions); "split" lets even heads look back only and odd heads ahead only.
+    with randomized positions); "split" lets the first half of the heads look back only and the
+    others ahead only, each half with the slopes for that many heads, as code by the authors does.
     `trainable=true` makes the logarithms of the slopes parameters, one per head.
 
     >>> import ordinate as od
@@ -47,12 +48,18 @@ class ALiBi(Position):
     def reset_parameters(self) -> None:
         if self.log_slopes is not None:
             with torch.no_grad():
-                self.log_slopes.copy_(torch.tensor(slopes(len(self.log_slopes))).log())
+                self.log_slopes.copy_(torch.tensor(self._published()).log())
+
+    def _published(self) -> list[float]:
+        ahead = self.heads // 2
+        if self.sides == "split":
+            return slopes(self.heads - ahead) + (slopes(ahead) if ahead else [])
+        return slopes(self.heads)
 
     def attend(self, a: Attend) -> Attend:
-        sides = self.sides
+        sides, back = self.sides, self.heads - self.heads // 2
         if self.log_slopes is None:
-            m = torch.tensor(slopes(self.heads), dtype=a.wide, device=a.q.device)
+            m = torch.tensor(self._published(), dtype=a.wide, device=a.q.device)
         else:
             m = self.log_slopes.exp()
 
@@ -62,7 +69,7 @@ class ALiBi(Position):
             if sides == "offset":
                 b = b + 0.5 * m * (gap < 0)
             if sides == "split":
-                ahead = torch.arange(len(m), device=gap.device)[:, None] % 2 == 1
+                ahead = torch.arange(len(m), device=gap.device)[:, None] >= back
                 b = b.masked_fill(torch.where(ahead, gap < 0, gap > 0), -torch.inf)
             return b
 

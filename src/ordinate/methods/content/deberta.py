@@ -68,7 +68,7 @@ class DeBERTa(Position):
         self.terms = ("c2p", "p2c") if terms == "both" else (terms,)
         self.p2c, self.share = p2c, share
         self.facts = Facts(
-            paper=("he2021deberta",), relative=True, cross=True, integer=True,
+            paper=("he2021deberta",), relative=True, cross=not share, integer=True,
             needs=frozenset({"projections"} if share else ()),
         )  # fmt: skip
         self.weight = nn.Parameter(torch.empty(2 * clip, dim))

@@ -87,21 +87,11 @@ class Abacus(Position):
             before = torch.where(digit & border, place - 1, before)
         index = place - before.cummax(-1).values
         if self.training and space.seed is not None:
-            k = _shift(space.seed, self.offset).to(index.device)
+            generator = torch.Generator().manual_seed(space.seed)
+            k = torch.randint(self.offset, (1,), generator=generator).to(index.device)
             index = torch.where(index > 0, index + k, 0)
         # Only a context this long can leave the table: the others need not wait for the device.
         far = space.size + self.offset > rows and not torch.compiler.is_compiling()
         if far and (top := int(index.max())) >= rows:
             raise ValueError(f"abacus has rows 0 … {rows - 1}, got index {top}: give more rows")
         return index
-
-
-# An operation of its own, since a compiled graph cannot make a generator.
-@torch.library.custom_op("ordinate::abacus_shift", mutates_args=())
-def _shift(seed: int, offset: int) -> Tensor:
-    return torch.randint(offset, (1,), generator=torch.Generator().manual_seed(seed))
-
-
-@_shift.register_fake
-def _(seed: int, offset: int) -> Tensor:
-    return torch.empty(1, dtype=torch.int64)

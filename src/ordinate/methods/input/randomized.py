@@ -94,17 +94,6 @@ class Randomized(Position):
             raise ValueError(
                 f"randomized draws {n} positions from {self.draw_from}: give draw_from={n} or more"
             )
-        numbers = _draw(space.seed, n, self.draw_from).to(pos.device)
-        return space.but(positions=numbers[pos], unit=False)
-
-
-# An operation of its own, since a compiled graph cannot make a generator.
-@torch.library.custom_op("ordinate::draw_positions", mutates_args=())
-def _draw(seed: int, n: int, draw_from: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randperm(draw_from, generator=generator)[:n].sort().values
-
-
-@_draw.register_fake
-def _(seed: int, n: int, draw_from: int) -> Tensor:
-    return torch.empty(n, dtype=torch.int64)
+        generator = torch.Generator().manual_seed(space.seed)
+        numbers = torch.randperm(self.draw_from, generator=generator)[:n].sort().values
+        return space.but(positions=numbers.to(pos.device)[pos], unit=False)

@@ -49,6 +49,8 @@ class RSE(Position):
         shared: bool = False,
     ) -> None:
         super().__init__()
+        if rate < 0:
+            raise ValueError(f"rate says how fast far keys fade and is at least 0, got {rate}")
         self.head_dim, self.layers = head_dim, None if shared else layers
         self.order: Literal["first", "nearest"] = order
         self.start, self.shared = rate, shared

@@ -32,7 +32,7 @@ class XPos(Position):
     >>> q, k = od.make("xpos", head_dim=8).rotate(q, k)
     """
 
-    variants: ClassVar = ("pairing=half", "scale_base=64", "gamma=1")
+    variants: ClassVar = ("pairing=half", "scale_base=64", "gamma=0.01")
 
     facts = Facts(paper=("sun2023xpos",), relative=True, extrapolates=True, causal_only=True)
 
