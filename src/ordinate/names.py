@@ -165,8 +165,9 @@ def convert(name: str, value: Any, hint: Any) -> Any:
         if not math.isfinite(number) or (hint is int and number != int(number)):
             kind = "a whole number" if hint is int else "a number"
             raise ValueError(f"{name} is {kind}, got {value!r}")
-        if hint is int and number < 1:
-            raise ValueError(f"{name} is a whole number of at least 1, got {value!r}")
+        if number <= 0:
+            kind = "a whole number of at least 1" if hint is int else "a number above 0"
+            raise ValueError(f"{name} is {kind}, got {value!r}")
         return hint(number)
     return value
 

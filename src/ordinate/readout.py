@@ -31,6 +31,11 @@ def stated(
 ) -> Attend:
     """The problem that a method states for n queries of nothing in particular."""
     require(position, frozenset(), "plain numbers")
+    if position.facts.axes != space.axes:
+        raise ValueError(
+            f"{position.name} places tokens by {position.facts.axes} coordinates, and a line has "
+            "one: use od.problem and od.weights with position_ids"
+        )
     device = next((p.device for p in position.parameters()), space.positions.device)
     space = space.but(positions=space.positions.to(device))
     shape = (1, position.heads or 1, space.size, position.head_dim or 2)

@@ -179,7 +179,16 @@ class Case:
         """Demands equality up to rounding."""
         demand(a.shape == b.shape, f"{what}: shapes {list(a.shape)} and {list(b.shape)}")
         far = self.distance(a, b)
-        demand(far <= self.tolerance, f"{what}: {far:.1e} apart, at most {self.tolerance:.0e}")
+        demand(
+            far <= self.tolerance,
+            f"{what}: {far:.1e} apart, at most {self.tolerance:.0e}{self.hint(far)}",
+        )
+
+    def hint(self, far: float) -> str:
+        """What a difference of the size of float32's rounding means in float64."""
+        if self.dtype != torch.float64 or not far < 1e-6:
+            return ""
+        return "; something on the way is float32, such as a function of whole gaps: use gap.to(a.wide)"
 
     def differ(self, a: Tensor, b: Tensor, what: str) -> None:
         """Demands a difference that rounding does not explain."""

@@ -42,7 +42,10 @@ def relative(case: Case) -> None:
     if case.facts.relative:
         # Angles at a thousand are a thousand times less fine.
         allowed = min(10 * case.tolerance, 0.1)
-        demand(max(apart) <= allowed, f"relative, but a shift changes results by {max(apart):.1e}")
+        far = max(apart)
+        demand(
+            far <= allowed, f"relative, but a shift changes results by {far:.1e}{case.hint(far)}"
+        )
     else:
         demand(max(apart) > case.visible, "not relative, but no shift changes anything")
 

@@ -26,7 +26,7 @@ class Learned(Table):
     torch.Size([5, 16])
     """
 
-    variants: ClassVar = ("at=qk", "at=qkv,shared=true", "at=qkv", "join=concat")
+    variants: ClassVar = ("at=qk", "at=qkv,shared=true", "join=concat", "at=qkv,join=concat")
 
     facts = Facts(
         paper=("gehring2017convs2s",), relative=False, integer=True, needs=frozenset({"embed"})

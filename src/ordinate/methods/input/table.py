@@ -43,6 +43,10 @@ class Table(Position):
         for layer in () if self.mix is None else self.mix:
             nn.init.xavier_uniform_(layer)
 
+    def domain(self, name: str, value: Tensor) -> Tensor:
+        # A projection keeps the size of what it projects.
+        return value * (2 / value.shape[-1]) ** 0.5 if name == "mix" else value
+
     def vectors(self, pos: Tensor, layer: int) -> Tensor:
         """P at `pos` [b|1, n]: [b|1, n, dim]; whole if the facts say so, else float32 or wider."""
         raise NotImplementedError
@@ -61,8 +65,8 @@ class Table(Position):
         return Sources(q, k, k if sources.v is sources.k else self._joined(sources.v, space, layer))
 
     def table(self, n: int) -> Tensor:
-        device = next((p.device for p in self.parameters()), None)
-        return self.vectors(self._places(Space.line(n, device=device), n, torch.float32), 0)[0]
+        like = next(self.parameters(), torch.empty(0))
+        return self.vectors(self._places(Space.line(n, device=like.device), n, like.dtype), 0)[0]
 
     def _joined(self, x: Tensor, space: Space, layer: int) -> Tensor:
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
