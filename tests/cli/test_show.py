@@ -87,3 +87,25 @@ def test_every_method_states_a_problem_here(name):
     position = made(name, layers=1)
     a = problem(position, Scene(length=8, causal=position.facts.causal_only))
     assert a.q.shape == a.k.shape == a.v.shape
+
+
+def test_what_was_learned_is_shown(tmp_path, capsys):
+    import torch
+
+    import ordinate as od
+
+    config = od.models.Config(dim=32, layers=2, heads=4, vocab=9, max_len=32)
+    model = od.models.Transformer(config, "t5")
+    torch.nn.init.constant_(model.encoder.position.weight, 0.625)
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    command = ["show", "t5", "--state", str(tmp_path / "model.pt")]
+    assert main([*command, "--sizes", "dim=32,heads=4,layers=2"]) == 0
+    out = capsys.readouterr().out
+    assert "0.62" in out and "4 heads of 8" in out and "parameters from" in out
+    assert main(command) == 2
+    assert "holds no weight [32, 8]: give the model's sizes" in capsys.readouterr().err
+    (tmp_path / "text.pt").write_text("hello")
+    assert main(["show", "t5", "--state", str(tmp_path / "text.pt")]) == 2
+    assert "is no state dict saved by torch.save" in capsys.readouterr().err
+    assert main(["show", "t5", "--sizes", "dims=3"]) == 2
+    assert "dims is no size" in capsys.readouterr().err

@@ -98,7 +98,7 @@ def measure(name: str, draw: bool) -> dict[str, Any] | str:
     from ordinate.cli import subject
     from ordinate.solve import weights
 
-    position = subject.made(name, max_len=LENGTH, draw=draw)
+    position = subject.made(name, {"max_len": LENGTH}, draw=draw)
     if position.facts.axes != 1:
         return f"{name} is for a grid: ordinate show {name}"
     scene = subject.Scene(length=LENGTH, causal=True, alike=True)

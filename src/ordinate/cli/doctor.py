@@ -124,7 +124,7 @@ def solve(name: str, causal: bool, dtype: str, device: str, engine: str) -> Any:
     from ordinate.cli import subject
 
     # What is learned stays fixed here, as in inference; the contract tests its gradients.
-    position = subject.made(name, layers=1, draw=True).requires_grad_(False).to(device)
+    position = subject.made(name, {"layers": 1}, draw=True).requires_grad_(False).to(device)
     kind = getattr(torch, dtype)
     position = position.double() if kind == torch.float64 else position
     scene = subject.Scene(length=LENGTH, causal=causal, device=device, dtype=kind)

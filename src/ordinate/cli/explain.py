@@ -29,7 +29,7 @@ def run(
 
     if length < 1 or layer < 0:
         raise ValueError(f"--length is at least 1 and --layer at least 0, got {length} and {layer}")
-    position = subject.made(method, layers=max(subject.MADE["layers"], layer + 1))
+    position = subject.made(method, {"layers": max(subject.MADE["layers"], layer + 1)})
     out = console()
     parts = leaves(position)
     if not parts:

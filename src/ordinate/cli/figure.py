@@ -15,6 +15,8 @@ ENDINGS = (".png", ".svg", ".html")
 # Okabe and Ito's colours for things without an order; heads have one and go through a ramp.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D00", "#555555")
 DASHES = ("-", "--", "-.", ":")
+# A legend of more entries than this stands beside its panel: inside, it would cover the curves.
+ROOM = 4
 
 
 def check(path: str) -> None:
@@ -37,10 +39,10 @@ def matplotlib_there() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def write(path: str, picture: Picture, facts: dict[str, str]) -> None:
-    """Draws all panels side by side."""
+def write(path: str, picture: Picture, facts: dict[str, str], *, abreast: int = 3) -> None:
+    """Draws all panels, at most `abreast` side by side."""
     ending = Path(path).suffix.lower()
-    figure = _figure(picture)
+    figure = _figure(picture, abreast)
     if ending == ".png":
         figure.savefig(path, dpi=150)
         return
@@ -56,7 +58,7 @@ def write(path: str, picture: Picture, facts: dict[str, str]) -> None:
     )
 
 
-def _figure(picture: Picture) -> Any:
+def _figure(picture: Picture, abreast: int) -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -65,7 +67,7 @@ def _figure(picture: Picture) -> Any:
 
     panels = picture.panels
     count = max(len(panels), 1)
-    columns = count if count <= 3 else 2 if count == 4 else 3
+    columns = 2 if count == 4 else min(count, abreast)
     rows = -(-count // columns)
     with matplotlib.rc_context(
         {
@@ -137,10 +139,14 @@ def _curves(axes: Any, panel: Curves) -> None:
         axes.set_ylim(bottom=0)
     axes.grid(True, color="#e3e3e3", lw=0.7)
     axes.margins(x=0.02)
-    if len(names) + (panel.plain is not None) > 1:
+    entries = len(names) + (panel.plain is not None)
+    if entries > ROOM:
         axes.legend(
-            frameon=True, framealpha=0.85, edgecolor="none", ncols=2 if len(names) > 5 else 1
-        )
+            loc="upper left", bbox_to_anchor=(1, 1.03), frameon=False, handlelength=1.3,
+            ncols=-(-entries // 18),
+        )  # fmt: skip
+    elif entries > 1:
+        axes.legend(frameon=True, framealpha=0.85, edgecolor="none")
 
 
 def _heat(figure: Any, axes: Any, panel: Heat) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ordinate.attend import Attend
 from ordinate.backends.reference import scores, step
 from ordinate.cli.panels import Curves, Heat, Picture, some, spots
-from ordinate.cli.subject import MADE, SAID, Scene, problem, space, vectors
+from ordinate.cli.subject import Scene, problem, said, space, vectors
 from ordinate.position import Position
 from ordinate.rotation import Rotation
 from ordinate.solve import leaves, weights
@@ -23,8 +23,10 @@ DRAWS = 32
 
 
 @torch.no_grad()
-def picture(name: str, position: Position, scene: Scene, drawn: bool) -> Picture:
-    """The panels that say something about this method."""
+def picture(
+    name: str, position: Position, scene: Scene, state: str = "at initialisation"
+) -> Picture:
+    """The panels that say something about this method; `state` is that of what it learns."""
     panels: list[Curves | Heat] = []
     if position.facts.causal_only:
         scene = replace(scene, causal=True)
@@ -46,16 +48,11 @@ def picture(name: str, position: Position, scene: Scene, drawn: bool) -> Picture
     note = ""
     if not panels:
         note = "Nothing to see: it changes nothing in this layer."
-    elif learned and not drawn and (at_zero or any(map(_flat, panels))):
+    elif learned and state == "at initialisation" and (at_zero or any(map(_flat, panels))):
         note = "It learns from a flat start: --draw draws what it learns at random instead."
-    state = (
-        ""
-        if not learned
-        else ", parameters drawn from N(0, 0.5)"
-        if drawn
-        else ", at initialisation"
-    )
-    about = f"{'causal' if scene.causal else 'both directions'}, layer {scene.layer}{state}; {SAID}"
+    way = "causal" if scene.causal else "both directions"
+    learned_as = f", {state}" if learned else ""
+    about = f"{way}, layer {scene.layer}{learned_as}; {said(scene.sizes)}"
     return Picture(name=name, about=about, panels=panels, note=note)
 
 
@@ -83,7 +80,7 @@ def _rotation(position: Position, probe: Attend, scene: Scene) -> list[Curves | 
     for i, rotation in enumerate(probe.rotations):
         lines = _wavelengths(rotation, probe.pos_k)
         if position.facts.length_dependent and "seed" not in position.facts.needs:
-            beyond = replace(scene, length=4 * MADE["max_len"])
+            beyond = replace(scene, length=4 * scene.sizes["max_len"])
             longer = problem(position, beyond)
             lines = {f"{scene.length} tokens": lines[""]}
             lines[f"{beyond.length} tokens"] = _wavelengths(longer.rotations[i], longer.pos_k)[""]
@@ -95,7 +92,8 @@ def _rotation(position: Position, probe: Attend, scene: Scene) -> list[Curves | 
                 points=True, marks=spots(len(next(iter(lines.values())))),
             )
         )  # fmt: skip
-    q = torch.full((1, MADE["heads"], probe.space.size, MADE["head_dim"]), MADE["head_dim"] ** -0.5)
+    heads, width = scene.sizes["heads"], scene.sizes["head_dim"]
+    q = torch.full((1, heads, probe.space.size, width), width**-0.5)
     q, k = problem(position, scene, q.double(), q.double()).rotated()
     if grid:
         here = _centre(probe)
@@ -154,11 +152,12 @@ def _response(position: Position, probe: Attend, scene: Scene) -> list[Curves | 
     if not probe.terms and probe.score is None:
         return []
     # q and k of which every scaled product is 1, or 0 if what is added is to be seen alone.
-    each = 0.0 if adds else (MADE["head_dim"] ** 0.5 / MADE["head_dim"]) ** 0.5
+    heads, width = scene.sizes["heads"], scene.sizes["head_dim"]
+    each = 0.0 if adds else (width**0.5 / width) ** 0.5
     grid = position.facts.axes == 2
     wide = scene if scene.causal or grid else replace(scene, length=2 * scene.length + 1)
     size = space(position, wide).size
-    q = torch.full((1, MADE["heads"], size, MADE["head_dim"]), each, dtype=torch.float64)
+    q = torch.full((1, heads, size, width), each, dtype=torch.float64)
     a = problem(position, wide, q, q)
     a = replace(a, rotations=())
     tile = a.tile

@@ -26,8 +26,18 @@ def run(
             help="draw what is learned from N(0, 0.5), so that tables that start at zero show"
         ),
     ] = False,
+    state: Annotated[
+        str | None,
+        tyro.conf.arg(
+            metavar="FILE", help="show what was learned: a state dict of the method or its model"
+        ),
+    ] = None,
+    sizes: Annotated[
+        str,
+        tyro.conf.arg(metavar="SIZE=N,...", help="sizes of the model, such as dim=64,heads=4"),
+    ] = "",
 ) -> int:
-    """A picture of what a method does, at initialisation."""
+    """A picture of what a method does: at initialisation, drawn at random, or learned."""
     from ordinate.cli import subject
     from ordinate.cli.output import console
     from ordinate.cli.picture import picture
@@ -40,9 +50,18 @@ def run(
         from ordinate.cli import figure
 
         figure.check(out)
-    position = subject.made(method, layers=max(subject.MADE["layers"], layer + 1), draw=draw)
+    if draw and state:
+        raise ValueError("--draw and --state both say what was learned: give one")
+    given = subject.sized(sizes)
+    given["layers"] = max(given["layers"], layer + 1)
+    position, learned = subject.made(method, given, draw=draw), "at initialisation"
+    if state is not None:
+        subject.learn(position, state)
+    if draw or state:
+        learned = "parameters drawn from N(0, 0.5)" if draw else f"parameters from {state}"
     name = subject.complete(method)
-    shown = picture(name, position, subject.Scene(length=length, causal=causal, layer=layer), draw)
+    scene = subject.Scene(length=length, causal=causal, layer=layer, sizes=given)
+    shown = picture(name, position, scene, learned)
     page = console()
     if out is None:
         from rich.text import Text
@@ -52,6 +71,6 @@ def run(
         page.print(Text.assemble((name, "bold"), "  ", subject.one_line(position)))
         terminal.draw(page, shown)
     else:
-        figure.write(out, shown, subject.about(position))
+        figure.write(out, shown, subject.about(position, given))
         print(out)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,15 +14,25 @@ from ordinate.cite import reference
 from ordinate.facts import NEEDS
 from ordinate.masks import Mask
 from ordinate.methods import INDEX, find
-from ordinate.names import SIZES, make, parse, split
+from ordinate.names import SIZES, convert, make, parse, split
 from ordinate.position import Position, Sources
 from ordinate.solve import check, leaves
 from ordinate.space import Space
 from ordinate.testing.case import draw as draw_parameters
 
-#: The sizes at which the command makes every method.
+#: The sizes at which the command makes every method, unless told others.
 MADE = {"dim": 512, "heads": 8, "head_dim": 64, "layers": 6, "max_len": 2048}
-SAID = "dim 512, 8 heads of 64, 6 layers, max_len 2048"
+
+
+def said(sizes: dict[str, int]) -> str:
+    """Sizes in words."""
+    return (
+        f"dim {sizes['dim']}, {sizes['heads']} heads of {sizes['head_dim']}, "
+        f"{sizes['layers']} layers, max_len {sizes['max_len']}"
+    )
+
+
+SAID = said(MADE)
 
 # What some methods cannot do without and no size gives: a method to wrap, a grid to cover.
 INNER = "sinusoidal"
@@ -42,6 +52,7 @@ class Scene:
     dtype: torch.dtype = torch.float32
     #: Every token the same, seen through one projection for q and k: only places are left to tell.
     alike: bool = False
+    sizes: dict[str, int] = field(default_factory=MADE.copy)
 
 
 def complete(name: str) -> str:
@@ -62,16 +73,54 @@ def complete(name: str) -> str:
     return "+".join(pieces)
 
 
-def made(
-    name: str, *, layers: int = MADE["layers"], max_len: int = MADE["max_len"], draw: bool = False
-) -> Position:
-    """A method at the sizes of the command; `draw` draws what it learns at random."""
+def made(name: str, sizes: dict[str, int] | None = None, *, draw: bool = False) -> Position:
+    """A method at the sizes of the command, or others; `draw` draws what it learns at random."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        position = make(complete(name), **{**MADE, "layers": layers, "max_len": max_len})
+        position = make(complete(name), **{**MADE, **(sizes or {})})
     if draw:
         draw_parameters(position)
     return position
+
+
+def sized(text: str) -> dict[str, int]:
+    """ "dim=64,heads=4" as all sizes; the width of a head follows from the two."""
+    written = parse(f"sizes:{text}")[2]
+    if unknown := [key for key in written if key not in SIZES]:
+        raise ValueError(f"{unknown[0]} is no size: --sizes takes {', '.join(SIZES)}")
+    sizes = {**MADE, **{key: convert(key, value, int) for key, value in written.items()}}
+    if "head_dim" not in written:
+        if sizes["dim"] % sizes["heads"]:
+            raise ValueError(
+                f"dim={sizes['dim']} does not split into {sizes['heads']} heads: give head_dim too"
+            )
+        sizes["head_dim"] = sizes["dim"] // sizes["heads"]
+    return sizes
+
+
+def learn(position: Position, path: str) -> None:
+    """Loads what a method learnt: its own state dict, or that of a model it is part of."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ValueError(f"--state: {error.strerror}: {path}") from None
+    except Exception:
+        raise ValueError(f"--state: {path} is no state dict saved by torch.save") from None
+    own = position.state_dict()
+    tensors = isinstance(state, dict) and all(isinstance(t, Tensor) for t in state.values())
+    if not own:
+        raise ValueError("--state has no use here: this method learns nothing")
+    if not tensors:
+        raise ValueError(f"--state: {path} holds more than tensors: save model.state_dict()")
+    first = next(iter(own))
+    for key in (key for key in state if key.endswith(first)):
+        prefix = key.removesuffix(first)
+        found = {name: state.get(prefix + name) for name in own}
+        if all(t is not None and t.shape == own[name].shape for name, t in found.items()):
+            position.load_state_dict(found)
+            return
+    shapes = ", ".join(f"{name} {list(t.shape)}" for name, t in own.items())
+    raise ValueError(f"--state: {path} holds no {shapes}: give the model's sizes with --sizes")
 
 
 def family(name: str) -> str:
@@ -79,7 +128,7 @@ def family(name: str) -> str:
     return INDEX[name].split(".")[0] if name in INDEX else "-"
 
 
-def about(position: Position) -> dict[str, str]:
+def about(position: Position, sizes: dict[str, int] = MADE) -> dict[str, str]:
     """The facts in words, for people."""
     facts = position.facts
     count = sum(p.numel() for p in position.parameters())
@@ -92,7 +141,7 @@ def about(position: Position) -> dict[str, str]:
         "positions": ("whole steps" if facts.integer else "any numbers")
         + (f" on {facts.axes} axes" if facts.axes > 1 else ""),
         "longest": f"{facts.max_len} positions" if facts.max_len else "no limit",
-        "parameters": f"{count:,}" + (f" ({SAID})" if count else ""),
+        "parameters": f"{count:,}" + (f" ({said(sizes)})" if count else ""),
         "needs": ", ".join(needs) or "q and k only",
         "papers": "; ".join(f"{r.by} {r.year}, {r.title}" for r in map(reference, facts.paper)),
     }
@@ -131,7 +180,7 @@ def space(position: Position, scene: Scene) -> Space:
 def vectors(position: Position, scene: Scene) -> Tensor | None:
     """What the method adds to tokens, or to what q comes from, [n, dim]; None if nothing."""
     where = space(position, scene)
-    x = torch.zeros(1, where.size, MADE["dim"])
+    x = torch.zeros(1, where.size, scene.sizes["dim"])
     x, where = position.embed(x, where, 0)
     q = position.before(Sources(x, x, x), where, scene.layer).q
     return q[0] if q.any() else None
@@ -147,7 +196,7 @@ def problem(
     if position.facts.causal_only and not scene.causal:
         raise ValueError(f"{position.name} is for causal attention only: give --causal")
     generator = torch.Generator().manual_seed(scene.seed)
-    dim, heads, head_dim = MADE["dim"], MADE["heads"], MADE["head_dim"]
+    dim, heads, head_dim = (scene.sizes[key] for key in ("dim", "heads", "head_dim"))
     where = space(position, scene)
     n = where.size
 
