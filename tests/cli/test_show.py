@@ -84,7 +84,7 @@ def test_without_matplotlib_one_sentence_says_how_to_get_it(capsys, monkeypatch,
 
 @pytest.mark.parametrize("name", names())
 def test_every_method_states_a_problem_here(name):
-    position = made(name, layers=1)
+    position = made(name, {"layers": 1})
     a = problem(position, Scene(length=8, causal=position.facts.causal_only))
     assert a.q.shape == a.k.shape == a.v.shape
 
