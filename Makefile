@@ -55,5 +55,5 @@ bench: setup ## measure what the interface costs in a training step
 	@$(BIN)/python benchmarks/overhead.py
 
 clean: ## remove what was built, .venv too
-	@rm -rf $(VENV) build dist docs/_build .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist docs/_build docs/_methods .pytest_cache .ruff_cache .hypothesis
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
