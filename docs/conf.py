@@ -13,7 +13,7 @@ author = project_copyright = _project["authors"][0]["name"]
 release = version = _project["version"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "pages"]
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

@@ -82,7 +82,12 @@ def problem(
         raise ValueError(f"layout is 'bhnd' or 'bnhd', got {layout!r}")
     _check_shapes(q, k, v, layout)
     if isinstance(position, str):
-        position = make(position, heads=q.shape[1], head_dim=q.shape[3])
+        name, position = position, make(position, heads=q.shape[1], head_dim=q.shape[3])
+        if next(position.parameters(), None) is not None:
+            raise ValueError(
+                f"{name} learns, and by its name every call would begin anew: "
+                f'make it once with od.make("{name}", …) and give that'
+            )
     b, _, n, d = q.shape
     m = k.shape[2]
     mask, valid = _mask(mask, b, m, q.device)
@@ -173,43 +178,16 @@ def leaves(position: Position) -> list[Position]:
     return leaves(position.inner) if isinstance(position, Only) else [position]
 
 
-def explain(
-    q: Tensor | Attend,
-    k: Tensor | None = None,
-    v: Tensor | None = None,
-    position: Position | str = "none",
-    *,
-    causal: bool = False,
-    position_ids: Tensor | None = None,
-    key_position_ids: Tensor | None = None,
-    mask: Tensor | Mask | None = None,
-    cu_seqlens: Tensor | None = None,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    layer: int = 0,
-    layout: Literal["bhnd", "bnhd"] = "bhnd",
-) -> str:
+def explain(a: Attend) -> str:
     """A problem in words, which engine would run it, and why the others refuse.
-
-    Takes what `attention` takes, or one problem already stated.
 
     >>> import ordinate as od, torch
     >>> q = torch.randn(1, 8, 128, 64)
-    >>> print(od.explain(q, q, q, "alibi", causal=True))  # doctest: +ELLIPSIS
+    >>> print(od.explain(od.problem(q, q, q, "alibi", causal=True)))  # doctest: +ELLIPSIS
     batch 1, 8 heads of 64, 128 queries × 128 keys, float32 on cpu; causal: q·k × 0.125 → ...
     → sdpa       runs it
       reference  could run it
     """
-    if isinstance(q, Attend):
-        a = q
-    elif k is None or v is None:
-        raise ValueError("explain takes q, k and v as attention does, or one problem (od.problem)")
-    else:
-        a = problem(
-            q, k, v, position, causal=causal, position_ids=position_ids,
-            key_position_ids=key_position_ids, mask=mask, cu_seqlens=cu_seqlens, scale=scale,
-            dropout=dropout, layer=layer, layout=layout,
-        )  # fmt: skip
     return "\n".join(
         [describe(a), *(f"{mark} {name:<10} {says}" for name, mark, says in engines(a))]
     )

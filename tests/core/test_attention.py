@@ -82,7 +82,7 @@ def test_two_sequences_have_positions_each():
 
 def test_weights_are_the_maps():
     q, k, v = qkv()
-    a = od.problem(q, k, v, "t5", causal=True)
+    a = od.problem(q, k, v, od.make("t5", heads=4), causal=True)
     maps = od.weights(a)
     assert maps.shape == (2, 4, 7, 7)
     torch.testing.assert_close(maps.sum(-1), torch.ones(2, 4, 7, dtype=torch.float64))
@@ -112,6 +112,10 @@ def call(*changed, position="rope", **options):
     return inner
 
 
+def made(name):
+    return od.make(name, dim=32, heads=4, head_dim=8)
+
+
 Q = torch.zeros(1, 4, 7, 8, dtype=torch.float64)
 
 
@@ -133,11 +137,11 @@ Q = torch.zeros(1, 4, 7, 8, dtype=torch.float64)
         (call(position="rope:width=16"), "its width is even and at most head_dim=8, got 16"),
         (call(position=od.make("alibi", heads=3)), "made with heads=3, the queries have 4"),
         (call(position=od.make("rope", head_dim=6)), "made with head_dim=6, the queries have 8"),
-        (call(position="shaw", layer=1), "made for 1 layers, got layer 1"),
-        (call(position="shaw", layer=-1), "made for 1 layers, got layer -1"),
+        (call(position=made("shaw"), layer=1), "made for 1 layers, got layer 1"),
+        (call(position=made("shaw"), layer=-1), "made for 1 layers, got layer -1"),
         (call(position="xpos"), "xpos is for causal attention only: give causal=True"),
         (call(position="sinusoidal:dim=32"), "needs the embedding stage .* od.attention cannot give"),
-        (call(position="fox:dim=32", causal=True), "needs the hidden states"),
+        (call(position=made("fox"), causal=True), "needs the hidden states"),
         (call(position="axial-rope"), "2 coordinates, got positions with 1"),
         (call(position_ids=torch.zeros(1, 7, 2)), "1 coordinate, got positions with 2"),
         (call(position_ids=torch.arange(5)), r"position_ids is \[7\], \[1, 7\] or .* got shape"),
@@ -145,7 +149,7 @@ Q = torch.zeros(1, 4, 7, 8, dtype=torch.float64)
         (call(position_ids=torch.full((7,), torch.nan)), "NaN or infinity"),
         (call(position_ids=torch.zeros(7, dtype=torch.bfloat16)), "cannot tell 256 from 257"),
         (call(position_ids=torch.zeros(7, device="meta")), "on meta and the queries on cpu"),
-        (call(position="t5", position_ids=torch.rand(7)), "t5 counts whole steps"),
+        (call(position=made("t5"), position_ids=torch.rand(7)), "t5 counts whole steps"),
         (call(key_position_ids=torch.arange(7)), "give position_ids of the queries"),
         (
             call(position_ids=torch.arange(7), key_position_ids=torch.arange(7), causal=True),
@@ -161,10 +165,11 @@ Q = torch.zeros(1, 4, 7, 8, dtype=torch.float64)
         (call(mask=torch.ones(1, 7, dtype=torch.bool, device="meta")), "mask is on meta"),
         (call(cu_seqlens=torch.tensor([0, 3])), r"rising from 0 to 7, got \[0, 3\]"),
         (call(position=od.make("t5", heads=4).to("meta")), "t5 is on meta and the queries on cpu"),
+        (call(position="t5"), "t5 learns, .* make it once with od.make"),
         (call(position="rope+", causal=True), "'rope\\+' is not a method: write names joined by"),
         (call(position="randomized"), r"randomized wraps another method: write randomized\(NAME\)"),
         (call(position="alibi(rope)"), "alibi wraps no other method"),
-        (call(position="stick-breaking+rse"), "two methods of this chain both replace the norm"),
+        (call(position=made("stick-breaking+rse")), "two methods of this chain both replace the norm"),
         (call(position="rope+axial-rope"), "parts for the same space"),
         (call(position="none:x=1"), "none takes no options"),
         (call(position="rope:on=sometimes"), "on='sometimes' names no layers"),

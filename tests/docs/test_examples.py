@@ -45,7 +45,11 @@ def test_a_block_that_is_marked_does_not_run():
     assert blocks(text) == [(6, "x = 1\n")]
 
 
-OBJECTS = {**{name: find(name) for name in INDEX}, "od.explain": od.explain, "od.bibtex": od.bibtex}
+OBJECTS = {
+    **{name: find(name) for name in INDEX},
+    **{f"od.{f.__name__}": f for f in (od.explain, od.bibtex)},
+    **{f"od.models.{c.__name__}": c for c in (od.models.Transformer, od.models.Cache)},
+}
 
 
 @pytest.mark.parametrize("name", OBJECTS)

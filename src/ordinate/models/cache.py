@@ -67,9 +67,13 @@ class Cache:
     Some methods change what is cached as the text grows (`facts.length_dependent`): then the
     text so far is computed again. `Cache(approximate=True)` keeps the old keys instead.
 
-    >>> cache = od.models.Cache()                           # doctest: +SKIP
-    >>> logits = model(prompt, cache=cache)                 # doctest: +SKIP
-    >>> logits = model(logits[:, -1:].argmax(-1), cache=cache)  # doctest: +SKIP
+    >>> import ordinate as od, torch
+    >>> config = od.models.Config(dim=16, layers=1, heads=2, vocab=9, kind="decoder", output="tokens")
+    >>> model, cache = od.models.Transformer(config, "rope"), od.models.Cache()
+    >>> logits = model(torch.tensor([[1, 5, 2]]), cache=cache)
+    >>> logits = model(logits[:, -1:].argmax(-1), cache=cache)
+    >>> len(cache)
+    4
     """
 
     def __init__(self, *, approximate: bool = False) -> None:

@@ -18,6 +18,7 @@ class Transformer(nn.Module):
     `position` is a name, a method, or, for an encoder–decoder, a pair of them; each stack has one
     instance. `cross` is the method of the cross-attention, which has none by default.
 
+    >>> import ordinate as od, torch
     >>> sizes = dict(dim=64, layers=2, heads=4, vocab=100)
     >>> config = od.models.Config(**sizes, kind="decoder", output="tokens")
     >>> model = od.models.Transformer(config, position="rope")
