@@ -1,8 +1,12 @@
 """Every contract on every method; the variants in both precisions only in make test-all."""
 
+import inspect
+
 import pytest
 import torch
 
+from ordinate.methods import INDEX, find
+from ordinate.names import SIZES, parse
 from ordinate.testing import run, subjects
 
 PLAIN = {s.name for s in subjects(variants=False)}
@@ -37,3 +41,10 @@ def test_keeps_every_contract_in_float32(subject):
 def test_chains_keep_every_contract(chain):
     (subject,) = subjects(chain)
     assert failures(subject, torch.float64) == []
+
+
+@pytest.mark.parametrize("name", INDEX)
+def test_every_option_is_in_a_variant(name):
+    cls = find(name)
+    tried = set().union(*(parse(v if v[0] == "(" else f":{v}")[2] for v in cls.variants), ["of"])
+    assert set(inspect.signature(cls).parameters) - {*SIZES} <= tried

@@ -13,7 +13,7 @@ from ordinate.masks import Mask
 from ordinate.norms import Norm
 from ordinate.rotation import Rotation
 from ordinate.space import Space
-from ordinate.terms import Local, Score, Term, Tile, Values
+from ordinate.terms import Local, Lookup, Product, Score, Term, Tile, Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,11 @@ class Attend:
         for name in ("score", "values", "norm"):
             if name in changes and getattr(self, name) is not None:
                 raise ValueError(f"two methods of this chain both replace the {name}: keep one")
+        scaled = any(isinstance(term, Lookup | Product) for term in self.terms)
+        if scaled and changes.get("scale", self.scale) != self.scale:
+            raise ValueError(
+                "a method of this chain changes the scale that one before it has used: put it first"
+            )
         return replace(self, **changes)
 
     # What methods and engines read.
@@ -131,7 +136,7 @@ class Attend:
         if self.space.unit and not self.cross:
             return -(n - 1 + self.offset), m - 1 - self.offset
         q, k = self.pos_q[..., 0], self.pos_k[..., 0]
-        return int(k.min() - q.max()), int(k.max() - q.min())
+        return int((k.amin(1) - q.amax(1)).min()), int((k.amax(1) - q.amin(1)).max())
 
     # What engines do before they start.
 

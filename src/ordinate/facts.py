@@ -1,4 +1,4 @@
-"""What a method says about itself; the contract tests every statement both ways."""
+"""What a method says about itself; the contract holds it to its word."""
 
 from __future__ import annotations
 

@@ -165,8 +165,8 @@ def convert(name: str, value: Any, hint: Any) -> Any:
         if not math.isfinite(number) or (hint is int and number != int(number)):
             kind = "a whole number" if hint is int else "a number"
             raise ValueError(f"{name} is {kind}, got {value!r}")
-        if number <= 0:
-            kind = "a whole number of at least 1" if hint is int else "a number above 0"
+        if number < (hint is int):
+            kind = "a whole number of at least 1" if hint is int else "a number of at least 0"
             raise ValueError(f"{name} is {kind}, got {value!r}")
         return hint(number)
     return value

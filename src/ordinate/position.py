@@ -58,8 +58,8 @@ class Position(nn.Module):
         """Problem in, problem out."""
         return a
 
-    def epoch(self, length: int) -> Hashable:
-        """Anything cached stays valid while this number, for the whole context, stays the same."""
+    def epoch(self, space: Space) -> Hashable:
+        """What is cached stays valid while this value, for the whole context, stays the same."""
         return 0
 
     def reset_parameters(self) -> None:
@@ -112,7 +112,16 @@ class Position(nn.Module):
         """
         return readout.score_mod(self, position_ids, offset, causal, layer, reach)
 
-    # Positions need float32: `model.bfloat16()` moves this module but never narrows it.
+    # Positions need float32: made under a narrow default type, or moved by `model.bfloat16()`,
+    # this module keeps it.
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, nn.Parameter) and value.dtype.itemsize < 4:
+            value = nn.Parameter(value.float())
+        elif isinstance(value, nn.Module) and not isinstance(value, Position):
+            narrow = any(p.dtype.itemsize < 4 for p in value.parameters())
+            value = value.float() if narrow else value
+        super().__setattr__(name, value)  # type: ignore[arg-type]
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Position:
         def widened(t: Tensor) -> Tensor:
             out = fn(t)
@@ -161,8 +170,8 @@ class Chain(Position):
             a = part.attend(a.but(kept=own))
         return a.but(kept=whole)
 
-    def epoch(self, length: int) -> Hashable:
-        return tuple(part.epoch(length) for part in self)
+    def epoch(self, space: Space) -> Hashable:
+        return tuple(part.epoch(space) for part in self)
 
     def reset_parameters(self) -> None:
         for part in self:
@@ -204,8 +213,8 @@ class Only(Position):
     def attend(self, a: Attend) -> Attend:
         return self.inner.attend(a) if self.acts(a.layer) else a
 
-    def epoch(self, length: int) -> Hashable:
-        return self.inner.epoch(length)
+    def epoch(self, space: Space) -> Hashable:
+        return self.inner.epoch(space)
 
     def reset_parameters(self) -> None:
         self.inner.reset_parameters()

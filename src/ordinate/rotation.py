@@ -65,6 +65,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
 
 def frequencies(width: int, base: float, like: Tensor, *, over: int | None = None) -> Tensor:
     """base^(-2k/over) for k = 0 … width/2-1, in the type and place of `like`, exact to it."""
+    if base <= 0:
+        raise ValueError(f"frequencies are powers of a base above 0, got base={base:g}")
     # float64 costs nothing at this size and keeps angles right at large positions.
     fine = torch.float32 if like.device.type == "mps" else torch.float64
     k = torch.arange(width // 2, dtype=fine, device=like.device)

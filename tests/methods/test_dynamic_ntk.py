@@ -120,7 +120,7 @@ def test_the_slowest_frequency_is_divided_and_the_fastest_kept():
 def test_cached_work_goes_stale_when_the_length_grows():
     """The epoch names the length, as transformers' recomputation forgets; short ones share one."""
     ntk = od.make("dynamic-ntk", head_dim=6, max_len=8)
-    assert [ntk.epoch(n) for n in (1, 8, 9, 20)] == [8, 8, 9, 20]
+    assert [ntk.epoch(od.Space.line(n)) for n in (1, 8, 9, 20)] == [8, 8, 9, 20]
     assert ntk.facts.length_dependent
     assert list(ntk.parameters()) == []
 

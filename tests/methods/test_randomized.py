@@ -114,7 +114,7 @@ def test_drawing_every_number_is_the_identity():
 
 def test_the_draw_goes_stale_when_the_length_grows():
     method = make()
-    assert len({method.epoch(n) for n in (1, 2, 9, 10)}) == 4
+    assert len({method.epoch(od.Space.line(n)) for n in (1, 2, 9, 10)}) == 4
     assert method.facts.length_dependent
     assert method.facts.integer
     assert not method.facts.relative

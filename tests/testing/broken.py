@@ -162,6 +162,21 @@ class LengthUndeclared(Sound):
         return a.add(od.Distance(lambda gap, s: -s[:, None].abs() * gap.abs() * 4 / m, self.slopes))
 
 
+@caught_by("decoding")
+class DecodingCountsPadding(Sound):
+    """With one query and padding the gap is taken wrongly."""
+
+    def attend(self, a):
+        if a.q.shape[2] > 1 or a.space.valid is None:
+            return super().attend(a)
+
+        def bias(tile, m):
+            gap = torch.arange(1 - tile.shape[1], 1, device=m.device)
+            return -m[:, None, None].abs() * (1.5 * gap).abs()
+
+        return a.add(od.Local(bias, whole=[self.slopes], op="add"))
+
+
 @caught_by("packing")
 class DocumentsForgotten(Sound):
     """The mask is made anew, without the documents."""
@@ -268,6 +283,58 @@ class BiasInHalf(Sound):
             return (-m[:, None].abs() * gap.abs()).bfloat16()
 
         return a.add(od.Distance(bias, self.slopes))
+
+
+@caught_by("gradients")
+class LayerZeroAlways(Sound):
+    """Every layer reads the parameters of the first."""
+
+    def __init__(self, *, heads: int, layers: int = 1):
+        od.Position.__init__(self)
+        self.heads, self.layers = heads, layers
+        self.slopes = nn.Parameter(torch.empty(layers, heads))
+        self.reset_parameters()
+
+    def attend(self, a):
+        return a.add(od.Distance(lambda gap, m: -m[:, None].abs() * gap.abs(), self.slopes[0]))
+
+
+@caught_by("stated precision")
+class BiasInTheTypeOfQ(Sound):
+    """The bias is rounded to whatever type the queries have."""
+
+    def attend(self, a):
+        narrow = a.q.dtype
+
+        def bias(tile, m):
+            return (-m[:, None, None].abs() * tile.gap().abs().unsqueeze(1)).to(narrow).to(m.dtype)
+
+        return a.add(od.Local(bias, whole=[self.slopes], op="add"))
+
+
+@caught_by("chain with a rotation")
+class TermsForgotten(Sound):
+    """What other methods of a chain turned is dropped."""
+
+    def attend(self, a):
+        return super().attend(a.but(rotations=()))
+
+
+@caught_by("masks")
+class WindowForgotten(Sound):
+    """The mask is made anew, without the window."""
+
+    def attend(self, a):
+        fresh = od.Mask(causal=a.mask.causal, valid=a.mask.valid, documents=a.mask.documents)
+        return super().attend(a).but(mask=fresh)
+
+
+@caught_by("any sequence of calls")
+class TrainingBroken(Sound):
+    """In training the queries are larger."""
+
+    def attend(self, a):
+        return super().attend(a.but(q=a.q * 2) if self.training else a)
 
 
 # What is kept.
@@ -429,21 +496,14 @@ class NoPaper(Sound):
 
 
 @caught_by("grouped heads")
-class GroupsIgnored(Sound):
-    """Reads a key head for every query head."""
+class GroupsTiled(Sound):
+    """Key heads are copied in the wrong order: 0 1 0 1 for 0 0 1 1."""
 
     def attend(self, a):
-        zero = torch.zeros(a.q.shape[1], 1, a.q.shape[3], dtype=a.wide) + 0.3
-        left = a.k[:, torch.arange(a.q.shape[1]) % a.k.shape[1]].roll(a.k.shape[1] - 1, 1)
-        return (
-            super()
-            .attend(a)
-            .add(
-                od.Lookup(
-                    left * a.k.shape[1], zero, side="k", row=lambda gap: 0 * gap.long(), scale=1.0
-                )
-            )
-        )
+        k = a.k.repeat(1, a.q.shape[1] // a.k.shape[1], 1, 1)
+        table = torch.full((a.q.shape[1], 1, a.q.shape[3]), 0.3, dtype=a.wide)
+        row = torch.zeros_like
+        return super().attend(a).add(od.Lookup(k, table, side="k", row=row, scale=1.0))
 
 
 @caught_by("chain with none")

@@ -23,19 +23,23 @@ ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU}
 class Block(nn.Module):
     """Self-attention, cross-attention in a decoder that has a context, and a feed-forward layer."""
 
-    def __init__(self, config: Config, *, key_projection: bool, across: bool) -> None:
+    def __init__(self, config: Config, position: Position, between: Position | None) -> None:
         super().__init__()
         dim, hidden = config.dim, config.hidden or 4 * config.dim
         sizes = {
             "kv_heads": config.kv_heads, "head_dim": config.width, "dropout": config.dropout,
         }  # fmt: skip
         self.pre = config.norm == "pre"
-        self.attention = Attention(dim, config.heads, key_projection=key_projection, **sizes)
-        self.across = Attention(dim, config.heads, **sizes) if across else None
+
+        def layer(method: Position) -> Attention:
+            return Attention(dim, config.heads, key_projection=method.facts.key_projection, **sizes)
+
+        self.attention = layer(position)
+        self.across = None if between is None else layer(between)
         self.feed = nn.Sequential(
             nn.Linear(dim, hidden), ACTIVATIONS[config.activation](), nn.Linear(hidden, dim)
         )
-        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(3 if across else 2))
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(2 if between is None else 3))
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -102,8 +106,7 @@ class Stack(nn.Module):
                 "use cross='none', or a method that does"
             )
         self.blocks = nn.ModuleList(
-            Block(config, key_projection=facts.key_projection, across=across is not None)
-            for _ in range(config.layers)
+            Block(config, self.position, self.between) for _ in range(config.layers)
         )
         self.norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)

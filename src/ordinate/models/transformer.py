@@ -149,7 +149,7 @@ class Transformer(nn.Module):
             whole, valid = cache.extend(x, valid)
             space = placed(stack, x, whole, space, valid, None, seed=cache.seed, size=len(cache))
             cache.seed = space.seed
-            epoch = stack.position.epoch(len(cache))
+            epoch = stack.position.epoch(space)
             if before and epoch != cache.epoch and not cache.approximate:
                 cache.drop_keys()
                 x = whole

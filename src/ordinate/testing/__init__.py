@@ -50,7 +50,7 @@ def subjects(*chosen: str, variants: bool = True) -> list[Subject]:
         plain = [name] if not _required(name) else []
         written = [_with(name, option) for option in own]
         if not plain and not written:
-            written = [_with(name, option) for option in _variants(name)[:1]]
+            written = [_with(name, option) for option in _variants(name)[:1]] or [name]
         for full in plain + written:
             base = _named(name) if plain and full != name else None
             found.append(Subject(_named(full), full, base))

@@ -74,6 +74,10 @@ class Case:
         """
         return {torch.float64: 2e-10, torch.float32: 4e-4}.get(self.dtype, 0.0)
 
+    def at(self, dtype: torch.dtype) -> Case:
+        """The same subject and device in another precision."""
+        return Case(self.subject, dtype, str(self.device))
+
     # The method.
 
     def make(self, *, drawn: bool = True, **sizes: Any) -> Position:
@@ -127,16 +131,18 @@ class Case:
         positions = positions if positions.ndim == 3 else positions[None]
         return Space.points(positions.to(self.device), **rest)
 
-    def layers(self, *, kv_heads: int | None = None) -> nn.ModuleList:
+    def layers(self, *, heads: int = H, kv_heads: int | None = None) -> nn.ModuleList:
         """Two attention layers with projections large enough to make attention uneven."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             parts = nn.ModuleList(
-                Attention(H * D, H, kv_heads=kv_heads, key_projection=self.facts.key_projection)
+                Attention(
+                    heads * D, heads, kv_heads=kv_heads, key_projection=self.facts.key_projection
+                )
                 for _ in range(LAYERS)
             ).double()
             for p in parts.parameters():
-                nn.init.normal_(p, std=1.5 * (H * D) ** -0.5)
+                nn.init.normal_(p, std=1.5 * (heads * D) ** -0.5)
         return parts.to(self.device, self.dtype)
 
     def run(
@@ -147,13 +153,14 @@ class Case:
         *,
         layers: nn.ModuleList | None = None,
         causal: bool | None = None,
+        mask: Mask | None = None,
         backend: str = "reference",
     ) -> Tensor:
         """Two attention layers with the method in all the places where it may act."""
         causal = self.facts.causal_only if causal is None else causal
+        mask = Mask(causal=causal) & (mask or Mask())
         for index, layer in enumerate(layers or self.layers()):
             x, space = position.embed(x, space, index)
-            mask = Mask(causal=causal)
             x = x + layer(x, position, space, mask=mask, layer=index, backend=backend)
         return x
 

@@ -1,4 +1,8 @@
-"""Contracts about what a method says of itself, tested both ways, and about what it keeps."""
+"""Contracts about what a method says of itself, and about what it keeps.
+
+`relative`, `length_dependent`, `max_len` and `cross` are tested both ways. `causal_only`, `integer`,
+`needs` and `axes` restrict: what lies outside is refused, and inside it must work.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from ordinate.facts import NEUTRAL, Facts
 from ordinate.names import SIZES
 from ordinate.position import Chain, Position
 from ordinate.solve import attention, leaves
-from ordinate.testing.case import B, Broken, Case, D, H, N, demand, skip_if
+from ordinate.testing.case import FULL, B, Broken, Case, D, H, N, demand, skip_if
 
 
 def paper(case: Case) -> None:
@@ -153,7 +157,7 @@ def _reads_places(case: Case) -> bool:
 def options(case: Case) -> None:
     """The option of a variant changes the result, and an unknown one is refused."""
     if case.subject.base is not None:
-        base = Case(type(case.subject)(case.subject.base, "base"), case.dtype, case.device.type)
+        base = Case(type(case.subject)(case.subject.base, "base"), case.dtype, str(case.device))
         # Some options act beyond the trained length, in training or at initialisation only.
         worlds = itertools.product((True, False), (True, False), (True, False))
         max_len, apart = 12 if case.facts.max_len else 8, 0.0
@@ -182,10 +186,9 @@ def no_buffers(case: Case) -> None:
 def state(case: Case) -> None:
     """A state dict holds everything: loaded into another instance it gives the same results."""
     ours = case.make()
-    torch_state = torch.random.get_rng_state()
-    torch.manual_seed(11)
-    theirs = case.subject.make(dim=H * D, heads=H, head_dim=D, layers=2, max_len=64)
-    torch.random.set_rng_state(torch_state)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(11)
+        theirs = case.subject.make(**FULL)
     theirs.to(case.device, case.dtype).eval()
     theirs.load_state_dict(ours.state_dict())
     a, b = (case.run(p, case.x(), case.space()) for p in (ours, theirs))
@@ -195,7 +198,7 @@ def state(case: Case) -> None:
 def reset(case: Case) -> None:
     """Made on "meta", given memory and reset, it is what it would have been."""
     with torch.device("meta"):
-        hollow = case.subject.make(dim=H * D, heads=H, head_dim=D, layers=2, max_len=64)
+        hollow = case.subject.make(**FULL)
     hollow.to_empty(device=case.device)
     fresh = case.make(drawn=False).float()
     results = []
@@ -203,8 +206,9 @@ def reset(case: Case) -> None:
         with torch.no_grad():
             for p in position.parameters():
                 p.fill_(torch.nan)
-        torch.manual_seed(3)
-        position.reset_parameters()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            position.reset_parameters()
         results.append(dict(position.named_parameters()))
         # Parts of torch reset themselves; ours must not leave them out.
         missed = [n for n, p in position.named_parameters() if not p.isfinite().all()]

@@ -2,56 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
+from ordinate.masks import Mask
 from ordinate.models import Attention, Cache, Memory
-from ordinate.position import Position
+from ordinate.norms import StickBreaking
 from ordinate.solve import attention
 from ordinate.space import Space
-from ordinate.testing.case import SEED, B, Broken, Case, D, H, N, Skipped, skip_if
+from ordinate.testing.case import SEED, B, Broken, Case, D, H, N, Skipped, demand, skip_if
+from ordinate.testing.exactness import stated
 
 DRAWS = "it draws positions for the whole batch at once"
 READS = "it reads tokens, not positions"
 
 
 def decoding(case: Case) -> None:
-    """Token by token and in chunks, with a cache, gives what one pass gives."""
+    """Token by token and in chunks, with a cache, gives what one pass gives, padded or placed."""
     # Methods that depend on the length must cross their trained length on the way.
-    n = 9
-    model = case.model(case.make(max_len=9 if case.facts.max_len else 5))
-    tokens = case.tokens(n)
-    whole = model(tokens, space=case.space(n))
-    for name, steps in (("token by token", [1] * n), ("in chunks", [4, 1, 3, 1])):
-        cache = Cache()
-        cache.seed, done, parts = SEED, 0, []
-        for step in steps:
-            end = done + step
-            with torch.no_grad():
-                # The text so far, seen whole, is what each step must equal.
-                parts.append(model(tokens[:, done:end], cache=cache, space=case.space(end)))
-                if case.facts.length_dependent:
-                    so_far = model(tokens[:, :end], space=case.space(end))[:, done:]
-                    case.same(parts[-1], so_far, f"decoding {name}, after {end} tokens")
-            done = end
-        got = torch.cat(parts, 1)
-        if case.facts.length_dependent:
-            got, whole = got[:, -1:], whole[:, -1:]
-        case.same(got, whole, f"decoding {name}")
+    n, model = 9, case.model(case.make(max_len=32 if case.facts.max_len else 5))
+    tokens, valid = case.tokens(n), torch.ones(B, n, dtype=torch.bool, device=case.device)
+    valid[0, :3] = False
+    places = case.place(torch.tensor([0, 1, 2, 4, 5, 7, 8, 10, 11]))
+    special = (torch.arange(n) == 1)[None].to(case.device)
+    worlds: dict[str, Callable[[int], Space]] = {
+        "": case.space,
+        ", padded in front": lambda m: case.space(m, valid=valid[:, :m]),
+        ", at places of their own": lambda m: case.points(places[:m]),
+        ", with a special token": lambda m: case.space(m, special=special[:, :m]),
+    }
+    if case.grid:
+        del worlds[", padded in front"]
+    for what, space in worlds.items():
+        for how, steps in (("token by token", [1] * n), ("in chunks", [4, 1, 3, 1])):
+            cache, done = Cache(), 0
+            cache.seed = SEED
+            for step in steps:
+                end = done + step
+                with torch.no_grad():
+                    got = model(tokens[:, done:end], cache=cache, space=space(end))
+                    # The text so far, seen whole, is what each step must equal.
+                    whole = model(tokens[:, :end], space=space(end))[:, done:]
+                if what == ", padded in front":
+                    seen = valid[:, done:end]
+                    got, whole = got[seen], whole[seen]
+                if got.numel():
+                    case.same(got, whole, f"decoding {how}{what}, after {end} tokens")
+                done = end
 
 
 def future(case: Case) -> None:
     """In a causal model a token changes nothing before it."""
-    position, x, space = case.make(), case.x(), case.space()
-    base = case.run(position, x, space, causal=True)
-    for at in (N - 1, 3):
-        changed, tokens = x.clone(), space.tokens
-        changed[:, at:] = case.tensor(B, N - at, H * D, seed=3)
-        assert tokens is not None
+    position = case.make()
+    for n, at in ((N, N - 1), (N, 3), (12, 5) if case.grid else (60, 50)):
+        x, space = case.x(n), case.space(n)
+        base = case.run(position, x, space, causal=True)
+        changed, tokens = x.clone(), case.tokens(n)
+        changed[:, at:] = case.tensor(B, n - at, H * D, seed=3)
         other = torch.cat([tokens[:, :at], (tokens[:, at:] + 1) % 10], 1)
         got = case.run(position, changed, space.but(tokens=other), causal=True)
-        case.same(got[:, :at], base[:, :at], f"tokens before {at}, when it changes")
+        case.same(got[:, :at], base[:, :at], f"tokens before {at} of {n}, when it changes")
         case.differ(got[:, at:], base[:, at:], "the changed tokens themselves change nothing")
+
+
+def masks(case: Case) -> None:
+    """A window, and any other mask, hides what it hides, and dropout stays on."""
+    position, n = case.make(), 9
+    near = (torch.arange(n)[:, None] - torch.arange(n)).abs() < 2
+    for mask in (Mask(window=2), Mask(dense=near[None, None].to(case.device))):
+        base = case.run(position, case.x(n), case.space(n), mask=mask)
+        x, tokens = case.x(n), case.tokens(n)
+        x[:, 0], tokens[:, 0] = 9, (tokens[:, 0] + 1) % 10
+        got = case.run(position, x, case.space(n, tokens=tokens), mask=mask)
+        # Two layers with a window of 2 reach two tokens back.
+        case.same(got[:, 3:], base[:, 3:], "tokens that cannot see the one that changes")
+    x, space = position.embed(case.x(), case.space(), 0)
+    a = stated(case, position, case.layers(), x.detach(), space, dropout=0.25)
+    demand(a.dropout == 0.25, "the method changes the dropout")
 
 
 def length(case: Case) -> None:
@@ -69,7 +98,8 @@ def length(case: Case) -> None:
 def padding(case: Case) -> None:
     """A padded batch gives what its rows give alone, padded left or right, whatever the padding."""
     skip_if("seed" in case.facts.needs and case.facts.length_dependent, DRAWS)
-    position, n, short = case.make(), 7, 5
+    # So short a trained length that what depends on the length does so here.
+    position, n, short = case.make(max_len=32 if case.facts.max_len else 4), 7, 5
     for causal in (True,) if case.facts.causal_only else (True, False):
         alone = case.run(position, case.x(short)[:1], case.space(short, 1), causal=causal)
         for side, own in (("left", slice(n - short, n)), ("right", slice(0, short))):
@@ -89,8 +119,8 @@ def padding(case: Case) -> None:
 
 def packing(case: Case) -> None:
     """Documents packed into one row give what they give alone."""
-    skip_if("seed" in case.facts.needs and case.facts.length_dependent, DRAWS)
-    sizes = (4, 4) if case.facts.length_dependent else (3, 6)
+    skip_if(case.facts.length_dependent, "documents packed into one row share its length")
+    sizes = (3, 6)
     n, position = sum(sizes), case.make()
     ids = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))[None].to(case.device)
     start = torch.tensor([0] * sizes[0] + [sizes[0]] * sizes[1])
@@ -158,16 +188,17 @@ def rows_are_independent(case: Case) -> None:
 def grouped_heads(case: Case) -> None:
     """Fewer key heads than query heads give what their copies give."""
     skip_if(not case.facts.key_projection, "its keys are the tokens, cut into all heads")
-    few, many = case.layers(kv_heads=1), case.layers()
+    heads, x = 4, case.tensor(B, N, 4 * D)
+    few, many = case.layers(heads=heads, kv_heads=2), case.layers(heads=heads)
     with torch.no_grad():
         for a, b in zip(few, many, strict=True):
             _copy(a, b)
-    position = case.make()
+    position = case.make(dim=heads * D, heads=heads)
     try:
-        got = case.run(position, case.x(), case.space(), layers=few)
+        got = case.run(position, x, case.space(), layers=few)
     except ValueError as why:
         raise Skipped(f"it refuses: {why}") from None
-    case.same(got, case.run(position, case.x(), case.space(), layers=many), "grouped heads")
+    case.same(got, case.run(position, x, case.space(), layers=many), "grouped heads")
 
 
 def _copy(few: nn.Module, many: nn.Module) -> None:
@@ -176,30 +207,23 @@ def _copy(few: nn.Module, many: nn.Module) -> None:
         getattr(few, part).load_state_dict(getattr(many, part).state_dict())
     for part in ("k", "v"):
         ours, theirs = getattr(few, part), getattr(many, part)
-        theirs.weight.copy_(ours.weight.repeat(H, 1))
-        theirs.bias.copy_(ours.bias.repeat(H))
+        for name in ("weight", "bias"):
+            group = getattr(ours, name).unflatten(0, (few.kv_heads, D))
+            getattr(theirs, name).copy_(group.repeat_interleave(2, 0).flatten(0, 1))
 
 
 def special_tokens(case: Case) -> None:
     """A token outside the order has no place: moving it changes nothing."""
     special = (torch.arange(N) == 2)[None].to(case.device)
     position, places = case.make(), torch.tensor([0, 1, 4, 5, 8, 9, 11])
-    from ordinate.norms import StickBreaking
-
-    a = _first_problem(case, position, case.points(case.place(places), special=special))
-    skip_if(isinstance(a, StickBreaking), "its norm takes every key in its turn")
+    x, space = position.embed(case.x(), case.points(case.place(places), special=special), 0)
+    a = stated(case, position, case.layers(), x.detach(), space)
+    skip_if(isinstance(a.norm, StickBreaking), "its norm takes every key in its turn")
     base = case.run(position, case.x(), case.points(case.place(places), special=special))
     moved = places.clone()
     moved[2] = 7
     got = case.run(position, case.x(), case.points(case.place(moved), special=special))
     case.same(got, base, "a special token elsewhere")
-
-
-def _first_problem(case: Case, position: Position, space: Space) -> object:
-    from ordinate.testing.exactness import stated
-
-    x, space = position.embed(case.x(), space, 0)
-    return stated(case, position, case.layers(), x, space).norm
 
 
 def segments(case: Case) -> None:
@@ -238,6 +262,7 @@ CONTRACTS = (
     decoding,
     queries_at_the_end,
     future,
+    masks,
     length,
     padding,
     packing,

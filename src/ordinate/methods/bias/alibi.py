@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -42,6 +43,8 @@ class ALiBi(Position):
         super().__init__()
         self.heads: int = heads
         self.sides = sides
+        # One-sided heads may find no key at all in another sequence.
+        self.facts = replace(ALiBi.facts, cross=sides != "split")
         self.log_slopes = nn.Parameter(torch.empty(heads)) if trainable else None
         self.reset_parameters()
 

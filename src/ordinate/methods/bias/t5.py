@@ -23,10 +23,10 @@ class T5(Position):
     serves all layers. `bidirectional` gives the past and the future half of the buckets each;
     otherwise the future falls into bucket 0. By default it is whatever the mask is not: causal.
 
-    T5 has no bias between decoder and encoder, so it does nothing there. T5 also leaves out the
+    T5 has no bias between decoder and encoder, so it refuses to act there. T5 also leaves out the
     1/√d before the softmax (its initialisation makes up for it): `scaled=false` does the same.
     Going both ways, bucket `buckets`/2 is never used, as published. The borders come from
-    logarithms in float32, as in the published code: wider ones would move a few.
+    logarithms in float32, as in the published code.
 
     The table starts as N(0, 1/dim); without `dim` the model is taken to be 64·heads wide.
 

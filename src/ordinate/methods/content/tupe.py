@@ -72,7 +72,7 @@ class TUPE(Position):
         buckets, far = self.buckets, self.max_distance
         scale = a.scale * 0.5**0.5
         a = a.but(scale=scale)
-        row = self._rows(a.pos_k)
+        row = self._rows(a)
 
         def relative(gap: Tensor, weight: Tensor) -> Tensor:
             return F.embedding(bucket(gap, buckets, far, bidirectional=True), weight).T
@@ -89,7 +89,9 @@ class TUPE(Position):
             alone = (q[:2] * scale * k[:2]).sum(-1) + spare
             i, j = tile.pos_q[..., 0], tile.pos_k[..., 0]
             left, right = (
-                F.embedding(t + 1, x.flatten(1)).unflatten(-1, x.shape[1:]).transpose(1, 2)
+                F.embedding((t + 1).clamp(0, len(x) - 1), x.flatten(1))
+                .unflatten(-1, x.shape[1:])
+                .transpose(1, 2)
                 for t, x in ((i, q), (j, k))
             )
             s = (left * scale) @ right.mT
@@ -103,9 +105,12 @@ class TUPE(Position):
         whole = (*self._project(self.weight, a), weight.to(a.wide))
         return a.add(Local(untied, whole=whole, op="add"))
 
-    def _rows(self, positions: Tensor) -> Tensor:
-        """Positions [b|1, n, 1] as rows of the table, if they are."""
-        row = positions[..., 0]
+    def _rows(self, a: Attend) -> Tensor:
+        """Positions as rows of the table [b|1, m]; padding and special tokens may be anywhere."""
+        row = a.pos_k[..., 0]
+        for idle in (None if a.space.valid is None else ~a.space.valid, a.space.special):
+            if idle is not None:
+                row = row.masked_fill(idle, 0)
         if not torch.compiler.is_compiling() and ((row < 0) | (row >= self.max_len)).any():
             raise ValueError(
                 f"tupe was made with max_len={self.max_len}, got positions from {int(row.min())} "

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -41,7 +40,6 @@ class Swin(Position):
         if height < 1 or width < 1:
             raise ValueError(f"a window is at least 1 × 1, got {height} × {width}")
         self.heads, self.layers, self.height, self.width = heads, layers, height, width
-        self.facts = replace(self.facts, max_len=height * width)
         rows = (2 * height - 1) * (2 * width - 1)
         self.weight = nn.Parameter(torch.empty(layers, rows, heads))
         self.reset_parameters()

@@ -73,8 +73,8 @@ class Randomized(Position):
     def attend(self, a: Attend) -> Attend:
         return self.of.attend(a)
 
-    def epoch(self, length: int) -> Hashable:
-        return length
+    def epoch(self, space: Space) -> Hashable:
+        return space.size
 
     def reset_parameters(self) -> None:
         self.of.reset_parameters()

@@ -50,11 +50,15 @@ class DynamicNTK(Position):
         self.width = rotary_width("dynamic-ntk", head_dim, width)
         if self.width == 2:
             raise ValueError("dynamic-ntk slows all pairs but the first: give a width of 4 or more")
+        if factor <= 0:
+            raise ValueError(f"factor says how fast the base grows and is above 0, got {factor:g}")
         self.head_dim, self.max_len, self.factor, self.base = head_dim, max_len, factor, base
         self.pairing: Pairing = pairing
 
-    def epoch(self, length: int) -> Hashable:
-        return max(length, self.max_len)
+    def epoch(self, space: Space) -> Hashable:
+        if space.unit and space.valid is None and space.special is None:
+            return max(space.size, self.max_len)
+        return tuple(extent(space, torch.float32).clamp_min(self.max_len).tolist())
 
     def attend(self, a: Attend) -> Attend:
         width, base = self.width, self.base
