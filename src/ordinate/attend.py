@@ -125,6 +125,11 @@ class Attend:
         )
         return Tile(q, k, low, special)
 
+    @property
+    def fills_rows(self) -> bool:
+        """True if every query is certain to see a key: itself."""
+        return self.mask.fills_rows and not self.cross
+
     def allowed(self) -> Tensor | None:
         """Who may look at whom, [b|1, h|1, n, m]; None for everyone."""
         rows, cols = (torch.arange(x.shape[2], device=self.q.device) for x in (self.q, self.k))

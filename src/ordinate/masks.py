@@ -26,6 +26,10 @@ class Mask:
     documents: Tensor | None = None
     dense: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"a window is at least 1, the token itself, got {self.window}")
+
     def __and__(self, other: Mask) -> Mask:
         windows = [w for w in (self.window, other.window) if w is not None]
         return Mask(
@@ -57,14 +61,15 @@ class Mask:
 
         Query `i` is the token with index `i + offset` among the keys.
         """
-        gap = cols - rows[:, None] - offset
+        at = rows[:, None] + offset
         parts = []
         if self.causal:
-            parts.append((gap <= 0)[None, None])
+            parts.append((cols <= at)[None, None])
         if self.window is not None:
-            parts.append((gap.abs() < self.window)[None, None])
+            near = (cols < at + self.window) & (cols > at - self.window)
+            parts.append(near[None, None])
         if not self.current:
-            parts.append((gap != 0)[None, None])
+            parts.append((cols != at)[None, None])
         if self.valid is not None:
             parts.append(self.valid[:, None, None, cols])
         if self.documents is not None:
@@ -86,4 +91,5 @@ def _pairs(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     if a is None or b is None:
         return a if b is None else b
     # One id for every pair of ids: tokens meet if they share both.
-    return a * (b.max() + 1) + b
+    low, high = b.aminmax()
+    return a * (high - low + 1) + (b - low)

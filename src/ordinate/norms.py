@@ -24,7 +24,7 @@ class Softmax:
         if self.sink is not None:
             sink = self.sink.to(s.dtype)[:, None, None].expand(*s.shape[:3], 1)
             return torch.cat([s, sink], -1).softmax(-1)[..., :-1]
-        if mask.fills_rows:
+        if mask.fills_rows and tile.low is not None:
             return s.softmax(-1)
         nothing = s == -torch.inf
         return s.clamp_min(torch.finfo(s.dtype).min).softmax(-1).masked_fill(nothing, 0)

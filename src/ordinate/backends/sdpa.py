@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -37,8 +36,12 @@ def refuses(a: Attend) -> str:
             return "torch's kernel adds to scores and cannot multiply them"
         if torch.is_grad_enabled() and any(h.tensor.requires_grad for h in term.held):
             return f"the gradient of a {name} term would be a matrix of all pairs"
+        if a.v.shape[3] != a.k.shape[3]:
+            return "beside a bias torch's kernel wants values as wide as keys"
     if any(isinstance(t, Distance) for t in a.terms):
         return _refuses_distance(a)
+    if a.terms and a.q.device.type != "cpu" and a.q.dtype.itemsize < 4:
+        return f"on {a.q.device.type} torch's kernels round a dense bias to {a.q.dtype}"
     return ""
 
 
@@ -49,6 +52,8 @@ def _refuses_distance(a: Attend) -> str:
         return "a distance bias is a view of one vector only where positions go in unit steps"
     if any(isinstance(t, Dense) for t in a.terms) or not a.mask.by_index:
         return "a distance bias beside padding, documents or a dense bias is a matrix of all pairs"
+    if not a.mask.current:
+        return "beside a distance bias the kernel wants every token to see itself"
     if a.tile.special is not None:
         return "a distance bias that skips special tokens is a matrix of all pairs"
     if a.dropout:
@@ -58,59 +63,54 @@ def _refuses_distance(a: Attend) -> str:
 
 def run(a: Attend) -> Tensor:
     q, k = a.rotated()
-    k, v = repeated(k, q.shape[1]), repeated(a.v, q.shape[1])
     if any(isinstance(t, Distance) for t in a.terms):
-        return _with_line(a, q, k, v)
+        return _with_line(a, q, k)
     n, m = q.shape[2], k.shape[2]
-    bias, full_rows = None, a.mask.fills_rows
+    causal = a.mask.causal and a.mask.plain and n == m and not a.terms
+    bias = allowed = None if causal else a.allowed()
+    seen = None
+    if allowed is not None and not a.fills_rows:
+        # A query that sees nothing looks everywhere, and what it sees is dropped: kernels differ
+        # there, and the gradient of some is NaN.
+        seen = allowed.any(-1, keepdim=True)
+        bias = allowed = allowed | ~seen
     if a.terms:
-        allowed = a.allowed()
-        bias = _sum(t.bias for t in a.terms if isinstance(t, Dense))
+        bias = functools.reduce(operator.add, (t.bias for t in a.terms if isinstance(t, Dense)))
         if a.tile.special is not None:
             bias = bias.masked_fill(a.tile.special, 0)
-        bias = bias.to(q.dtype).expand(*bias.shape[:2], n, m)
+        bias = bias.to(a.wide).expand(*bias.shape[:2], n, m)
         bias = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
-    elif not a.mask.causal or not a.mask.plain or n != m:
-        bias = a.allowed()
-    causal = bias is None and a.mask.causal
-    out = scaled_dot_product_attention(q, k, v, bias, a.dropout, is_causal=causal, scale=a.scale)
-    if full_rows or (allowed := a.allowed()) is None:
-        return out
-    # Kernels differ in what they return for a query that sees nothing: it is 0.
-    return out.masked_fill(~allowed.any(-1, keepdim=True), 0)
+    out = scaled_dot_product_attention(
+        q, k, a.v, bias, a.dropout, is_causal=causal, scale=a.scale,
+        enable_gqa=q.shape[1] != k.shape[1],
+    )  # fmt: skip
+    return out if seen is None else out.masked_fill(~seen, 0)
 
 
-def _with_line(a: Attend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _with_line(a: Attend, q: Tensor, k: Tensor) -> Tensor:
     """A fixed bias per distance, through the kernel by blocks of reversed rows."""
+    k, v = (repeated(x, q.shape[1]).contiguous() for x in (k, a.v))
     n, m = q.shape[2], k.shape[2]
     gap = a.tile.line()
-    line = _sum(t.fn(gap, *t.tensors) for t in a.terms if isinstance(t, Distance))
-    line = line.to(q.dtype).expand(q.shape[1], -1)
-    hidden = torch.zeros_like(gap, dtype=torch.bool)
+    lines = (t.fn(gap, *t.tensors) for t in a.terms if isinstance(t, Distance))
+    line = functools.reduce(operator.add, lines).to(a.wide).expand(q.shape[1], -1)
     if a.mask.causal:
-        hidden |= gap > 0
+        line = line.masked_fill(gap > 0, -torch.inf)
     if a.mask.window is not None:
-        hidden |= gap.abs() >= a.mask.window
-    if not a.mask.current:
-        hidden |= gap == 0
-    line = line.masked_fill(hidden, -torch.inf)
-    out = []
-    for low in range(0, n, ROWS if a.mask.causal else n):
-        high = min(low + ROWS, n) if a.mask.causal else n
-        seen = high + a.offset if a.mask.causal else m
+        line = line.masked_fill(gap.abs() >= a.mask.window, -torch.inf)
+
+    def block(low: int, high: int, seen: int) -> Tensor:
         # The bottom row of the block reads the line from here on.
         first = n - high
         bias = hankel(line[:, first : first + high - low + seen - 1], high - low, seen)
-        block = scaled_dot_product_attention(
-            q[:, :, low:high].flip(2), k[:, :, :seen], v[:, :, :seen], bias[None], scale=a.scale
-        )
-        out.append(block.flip(2))
-    result = out[0] if len(out) == 1 else torch.cat(out, 2)
-    if a.mask.fills_rows:
-        return result
-    allowed = a.allowed()
-    return result if allowed is None else result.masked_fill(~allowed.any(-1, keepdim=True), 0)
+        rows, keys, values = q[:, :, low:high].flip(2), k[:, :, :seen], v[:, :, :seen]
+        out = scaled_dot_product_attention(rows, keys, values, bias[None], scale=a.scale)
+        return out.flip(2)
 
-
-def _sum(parts: Iterable[Tensor]) -> Tensor:
-    return functools.reduce(operator.add, parts)
+    # In a compiled graph the number of blocks would tie it to one length.
+    if not a.mask.causal or torch.compiler.is_compiling():
+        return block(0, n, m)
+    lows = range(0, n, ROWS)
+    highs = [min(low + ROWS, n) for low in lows]
+    blocks = [block(low, high, high + a.offset) for low, high in zip(lows, highs, strict=True)]
+    return torch.cat(blocks, 2)

@@ -28,7 +28,14 @@ class SinInit(Table):
     torch.Size([5, 16])
     """
 
-    variants: ClassVar = ("layout=split", "layout=tensor2tensor", "at=qk", "at=qkv,shared=true")
+    variants: ClassVar = (
+        "layout=split",
+        "layout=tensor2tensor",
+        "at=qk",
+        "at=qkv,shared=true",
+        "base=100",
+        "join=concat",
+    )
 
     facts = Facts(
         paper=("vaswani2017attention",), relative=False, integer=True, needs=frozenset({"embed"})

@@ -35,8 +35,7 @@ class Sinusoidal(Table):
 
     variants: ClassVar = (
         "layout=split", "layout=tensor2tensor",
-        "at=qk", "at=qkv", "join=concat", "at=qk,join=concat",
-    )  # fmt: skip
+        "at=qk", "at=qkv", "join=concat", "at=qk,join=concat", "base=100")  # fmt: skip
 
     facts = Facts(paper=("vaswani2017attention",), relative=False, needs=frozenset({"embed"}))
 

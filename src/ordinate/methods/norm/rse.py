@@ -33,7 +33,13 @@ class RSE(Position):
     torch.Size([1, 2, 5, 8])
     """
 
-    variants: ClassVar = ("order=nearest", "pairing=interleaved", "shared=true", "base=100")
+    variants: ClassVar = (
+        "order=nearest",
+        "pairing=interleaved",
+        "shared=true",
+        "base=100",
+        "rate=0.5",
+    )
 
     facts = Facts(paper=("wu2026positional",), relative=True)
 

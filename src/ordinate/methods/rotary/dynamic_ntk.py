@@ -32,7 +32,7 @@ class DynamicNTK(Position):
     >>> q, k = od.make("dynamic-ntk", head_dim=8, max_len=32).rotate(q, k)
     """
 
-    variants: ClassVar = ("pairing=interleaved", "width=4", "factor=4")
+    variants: ClassVar = ("pairing=interleaved", "width=4", "factor=4", "base=100")
 
     facts = Facts(paper=("bloc972023ntk",), relative=True, extrapolates=True, length_dependent=True)
 

@@ -32,7 +32,7 @@ class LRoPE(Position):
     torch.Size([6, 4])
     """
 
-    variants: ClassVar = ("pairing=interleaved", "width=4", "per=head", "per=model")
+    variants: ClassVar = ("pairing=interleaved", "width=4", "per=head", "per=model", "base=100")
 
     facts = Facts(paper=("ordinate2026",), relative=True, cross=True)
 

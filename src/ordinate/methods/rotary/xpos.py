@@ -34,7 +34,7 @@ class XPos(Position):
     >>> q, k = od.make("xpos", head_dim=8).rotate(q, k)
     """
 
-    variants: ClassVar = ("pairing=half", "scale_base=64", "gamma=0.01")
+    variants: ClassVar = ("pairing=half", "scale_base=64", "gamma=0.01", "base=100")
 
     facts = Facts(paper=("sun2023xpos",), relative=True, extrapolates=True, causal_only=True)
 
