@@ -20,7 +20,7 @@ VENUE = {
 
 @pytest.mark.parametrize("name", names())
 def test_every_paper_of_every_method_is_in_the_bibliography(name):
-    for key in made(name, layers=1).facts.paper:
+    for key in made(name, {"layers": 1}).facts.paper:
         assert reference(key).key == key
     assert od.bibtex(name).startswith("@")
 
@@ -48,7 +48,7 @@ def test_the_file_holds_nothing_but_entries():
 
 
 def test_every_entry_is_used():
-    used = {key for name in names() for key in made(name, layers=1).facts.paper}
+    used = {key for name in names() for key in made(name, {"layers": 1}).facts.paper}
     assert references().keys() - used <= {OURS, "kazemnejad2023nope"}
 
 

@@ -30,9 +30,12 @@ def make(
     `make("rope:base=1e6", head_dim=64)`. `on` restricts a method to layers: "rope:on=0-5",
     "rope:on=every 4th". In a chain, write options in the name.
     """
+    if not isinstance(name, str):
+        raise ValueError(f'a method is named by text, as od.make("rope"), got {name!r}')
     given = {"dim": dim, "heads": heads, "head_dim": head_dim, "layers": layers, "max_len": max_len}
     for size, value in given.items():
-        if value is not None and (not isinstance(value, int) or value < 1):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and (not whole or value < 1):
             raise ValueError(f"{size} is a whole number of at least 1, got {value!r}")
     if dim and heads and not head_dim and dim % heads == 0:
         given["head_dim"] = dim // heads
@@ -69,7 +72,9 @@ def parse(piece: str) -> tuple[str, str | None, dict[str, str]]:
     head, inner, tail = piece, None, ""
     if "(" in piece:
         head, rest = piece.split("(", 1)
-        inner, tail = rest.rsplit(")", 1)
+        inner, closed, tail = rest.rpartition(")")
+        if not closed:
+            raise ValueError(f"{piece!r} is not a method: its parentheses do not match")
         if tail and not tail.startswith(":"):
             raise ValueError(
                 f"{piece!r}: after the closing parenthesis come options, as :draw_from=9"
@@ -82,6 +87,8 @@ def parse(piece: str) -> tuple[str, str | None, dict[str, str]]:
         key, equals, value = option.partition("=")
         if not equals or not key.strip() or not value.strip():
             raise ValueError(f"{option!r} in {piece!r} is not an option: write name=value")
+        if key.strip() in options:
+            raise ValueError(f"{key.strip()} is given twice in {piece!r}: keep one")
         options[key.strip()] = value.strip()
     return head.strip(), inner, options
 
@@ -108,6 +115,8 @@ def _one(piece: str, sizes: dict[str, int | None], extra: dict[str, Any]) -> Pos
     cls = find(head)
     signature = inspect.signature(cls)
     hints = typing.get_type_hints(cls.__init__)
+    if both := sorted(extra.keys() & written.keys()):
+        raise ValueError(f"{both[0]} is given in the name {piece!r} and beside it: keep one")
     given: dict[str, Any] = {**extra, **written}
     on = given.pop("on", None)
     arguments = {key: sizes[key] for key in SIZES if key in signature.parameters and sizes[key]}
@@ -135,7 +144,11 @@ def _one(piece: str, sizes: dict[str, int | None], extra: dict[str, Any]) -> Pos
             raise ValueError(f"{head} needs {key}: write {example}")
     position = cls(**arguments)
     position.name = piece if written or inner else head
-    return position if on is None else Only(position, str(on))
+    if on is None:
+        return position
+    only = Only(position, str(on))
+    only.name = piece
+    return only
 
 
 def convert(name: str, value: Any, hint: Any) -> Any:

@@ -108,7 +108,7 @@ class Position(nn.Module):
         """A FlexAttention `score_mod(score, b, h, q_idx, kv_idx)`.
 
         offset: number of keys before the first query
-        reach:  the largest distance between two positions that it will meet
+        reach:  the largest distance between two positions that it will meet; beyond it is NaN
         """
         return readout.score_mod(self, position_ids, offset, causal, layer, reach)
 
@@ -173,6 +173,10 @@ class Chain(Position):
     def epoch(self, space: Space) -> Hashable:
         return tuple(part.epoch(space) for part in self)
 
+    def table(self, n: int) -> Tensor:
+        own = [part for part in self if type(part).table is not Position.table]
+        return own[0].table(n) if len(own) == 1 else super().table(n)
+
     def reset_parameters(self) -> None:
         for part in self:
             part.reset_parameters()
@@ -186,23 +190,28 @@ class Only(Position):
         self.inner = inner
         self.on = layers
         self.facts = inner.facts
-        self.name = f"{inner.name}:on={layers}"
+        self.name = f"{inner.name} on layers {layers}"
+        if "embed" in inner.facts.needs:
+            raise ValueError(
+                f"{inner.name} acts on the tokens before the first layer: on={layers!r} means "
+                "nothing for it"
+            )
         self.acts(0)
 
     def acts(self, layer: int) -> bool:
         """Whether the method acts in this layer; "every 4th" are layers 3, 7, 11 … from 0."""
-        if match := re.fullmatch(r"(not )?every (\d+)(st|nd|rd|th)?", self.on):
+        if match := re.fullmatch(r"(not )?every ([1-9]\d*)(st|nd|rd|th)?", self.on):
             return ((layer + 1) % int(match[2]) == 0) is (match[1] is None)
         ranges = [re.fullmatch(r"(\d+)(?:-(\d+))?", part) for part in self.on.split()]
-        if not all(ranges):
+        if not all(r and int(r[1]) <= int(r[2] or r[1]) for r in ranges):
             raise ValueError(
                 f"on={self.on!r} names no layers: write on=0-5, on=0 2, on=every 4th "
                 "or on=not every 4th"
             )
         return any(int(r[1]) <= layer <= int(r[2] or r[1]) for r in ranges if r)
 
-    def embed(self, x: Tensor, space: Space, layer: int) -> tuple[Tensor, Space]:
-        return self.inner.embed(x, space, layer)
+    def table(self, n: int) -> Tensor:
+        return self.inner.table(n)
 
     def before(self, sources: Sources, space: Space, layer: int) -> Sources:
         return self.inner.before(sources, space, layer) if self.acts(layer) else sources
@@ -218,3 +227,10 @@ class Only(Position):
 
     def reset_parameters(self) -> None:
         self.inner.reset_parameters()
+
+
+def leaves(position: Position) -> list[Position]:
+    """The methods inside chains and restrictions."""
+    if isinstance(position, Chain):
+        return [leaf for part in position for leaf in leaves(part)]
+    return leaves(position.inner) if isinstance(position, Only) else [position]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ordinate.attend import Attend
 from ordinate.facts import NEEDS
@@ -39,7 +40,8 @@ def stated(
     device = next((p.device for p in position.parameters()), space.positions.device)
     space = space.but(positions=space.positions.to(device))
     shape = (1, position.heads or 1, space.size, position.head_dim or 2)
-    k = torch.zeros(shape, device=device) if like is None else like
+    wide = next((p.dtype for p in position.parameters()), torch.float32)
+    k = torch.zeros(shape, device=device, dtype=wide)
     mask = Mask(causal=causal or position.facts.causal_only)
     a = Attend(k[:, :, k.shape[2] - n :], k, k, space, 1.0, mask, layer=layer)
     return position.attend(a)
@@ -60,7 +62,7 @@ def bias(position: Position, n: int, m: int, *, causal: bool, layer: int) -> Ten
     a = stated(position, Space.line(m), n, causal=causal, layer=layer)
     if not a.terms:
         raise ValueError(f"{position.name} adds nothing to the scores, so it has no bias")
-    s = torch.zeros(1, 1, n, m, device=a.q.device)
+    s = torch.zeros(1, 1, n, m, device=a.q.device, dtype=a.wide)
     for term in a.terms:
         if why := _not_added(term):
             raise ValueError(f"{position.name} is no plain bias: it {why}; {SEE}")
@@ -76,18 +78,35 @@ def rotate(
     key_position_ids: Tensor | None,
     layer: int,
 ) -> tuple[Tensor, Tensor]:
+    from ordinate.checks import check, places, shapes
+
     require(position, frozenset(), "plain q and k")
-    if position_ids is not None and key_position_ids is None and q.shape[2] != k.shape[2]:
+    shapes(q, k, k)
+    n, m = q.shape[2], k.shape[2]
+    if n > m and key_position_ids is None:
+        raise ValueError(f"{n} queries for {m} keys: give position_ids and key_position_ids")
+    if position_ids is None and key_position_ids is not None:
         raise ValueError(
-            f"{q.shape[2]} queries and {k.shape[2]} keys need positions each: "
-            "give position_ids and key_position_ids"
+            "key_position_ids say where the keys are: give position_ids of the queries"
         )
-    key_ids = position_ids if key_position_ids is None else key_position_ids
-    space = Space.line(k.shape[2], device=k.device) if key_ids is None else Space.points(key_ids)
-    space_q = (
-        None if key_position_ids is None or position_ids is None else Space.points(position_ids)
-    )
-    a = position.attend(Attend(q, k, k, space, 1.0, Mask(), space_q=space_q, layer=layer))
+    if position_ids is not None and key_position_ids is None and n != m:
+        raise ValueError(
+            f"{n} queries and {m} keys need positions each: give position_ids and key_position_ids"
+        )
+    space, space_q = Space.line(m, device=k.device), None
+    ids = position_ids if key_position_ids is None else key_position_ids
+    if ids is not None:
+        space = Space.points(ids)
+        places(space, "position_ids", len(k), m, k.device)
+    if key_position_ids is not None and position_ids is not None:
+        space_q = Space.points(position_ids)
+        places(space_q, "position_ids", len(q), n, q.device)
+    # Turning asks for no mask; causal ones let the methods pass that want it.
+    mask = Mask(causal=position.facts.causal_only and space_q is None)
+    a = Attend(q, k, k, space, 1.0, mask, space_q=space_q, layer=layer)
+    if space_q is None:
+        check(position, a)
+    a = position.attend(a)
     if not a.rotations:
         raise ValueError(f"{position.name} does not turn queries and keys: it has no rotation")
     return a.rotated()
@@ -113,16 +132,18 @@ def score_mod(
     tables = []
     for term in a.terms:
         assert isinstance(term, Distance)
-        values = term.fn(gap, *term.tensors)
+        # Beyond the table is NaN: loud, where a wrong number would be silent.
+        values = pad(term.fn(gap, *term.tensors), (1, 1), value=torch.nan)
         tables.append((values if len(values) > 1 else values[0], term.op))
 
     def mod(score: Tensor, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         if position_ids is None:
-            row = kv_idx - q_idx - offset + reach
+            row = kv_idx - q_idx - offset
         elif position_ids.ndim == 1:
-            row = position_ids[kv_idx] - position_ids[q_idx + offset] + reach
+            row = position_ids[kv_idx] - position_ids[q_idx + offset]
         else:
-            row = position_ids[b, kv_idx] - position_ids[b, q_idx + offset] + reach
+            row = position_ids[b, kv_idx] - position_ids[b, q_idx + offset]
+        row = (row + reach + 1).clamp(0, 2 * reach + 2)
         for table, op in tables:
             value = table[row] if table.ndim == 1 else table[h, row]
             score = score + value if op == "add" else score * value

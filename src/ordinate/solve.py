@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ordinate import backends
 from ordinate.attend import Attend
+from ordinate.checks import check, places, shapes
 from ordinate.describe import describe
-from ordinate.facts import NEUTRAL
 from ordinate.masks import Mask
 from ordinate.names import make
-from ordinate.position import Chain, Only, Position
+from ordinate.position import Position
 from ordinate.readout import require
 from ordinate.space import Space
 from ordinate.tensors import exactly
@@ -27,8 +28,8 @@ def attention(
     position: Position | str = "none",
     *,
     causal: bool = False,
-    position_ids: Tensor | None = None,
-    key_position_ids: Tensor | None = None,
+    position_ids: Tensor | Space | None = None,
+    key_position_ids: Tensor | Space | None = None,
     mask: Tensor | Mask | None = None,
     cu_seqlens: Tensor | None = None,
     scale: float | None = None,
@@ -43,8 +44,8 @@ def attention(
     tokens, as when decoding, unless `key_position_ids` are given: then queries and keys are
     different sequences (cross-attention).
 
-    position_ids: [m], [b, m] or [b, m, axes], whole or real numbers; of the queries alone if
-        `key_position_ids` are given
+    position_ids: [m], [b, m] or [b, m, axes], whole or real numbers, or a `Space`, which may have
+        special tokens; of the queries alone if `key_position_ids` are given
     mask: [b, m], False for padding (positions then start at the first valid token), or anything
         that broadcasts to [b, h, n, m], True where a query may look, or a `Mask`
     cu_seqlens: [documents + 1], where packed documents begin, in a batch of one; masks them from
@@ -66,8 +67,8 @@ def problem(
     position: Position | str = "none",
     *,
     causal: bool = False,
-    position_ids: Tensor | None = None,
-    key_position_ids: Tensor | None = None,
+    position_ids: Tensor | Space | None = None,
+    key_position_ids: Tensor | Space | None = None,
     mask: Tensor | Mask | None = None,
     cu_seqlens: Tensor | None = None,
     scale: float | None = None,
@@ -80,7 +81,9 @@ def problem(
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     elif layout != "bhnd":
         raise ValueError(f"layout is 'bhnd' or 'bnhd', got {layout!r}")
-    _check_shapes(q, k, v, layout)
+    shapes(q, k, v, layout)
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout is at least 0 and below 1, got {dropout}")
     if isinstance(position, str):
         name, position = position, make(position, heads=q.shape[1], head_dim=q.shape[3])
         if next(position.parameters(), None) is not None:
@@ -88,38 +91,36 @@ def problem(
                 f"{name} learns, and by its name every call would begin anew: "
                 f'make it once with od.make("{name}", …) and give that'
             )
-    b, _, n, d = q.shape
+    if not isinstance(position, Position):
+        raise ValueError(f"position is a name or a method from od.make, got {position!r}")
+    b, h, n, d = q.shape
     m = k.shape[2]
-    mask, valid = _mask(mask, b, m, q.device)
+    mask = _mask(mask, (b, h, n, m), q.device)
+    valid = mask.valid
     documents = None if cu_seqlens is None else _documents(cu_seqlens, b, m)
-    cross = key_position_ids is not None
-    ids = key_position_ids if cross else position_ids
-    if ids is None:
-        space = Space.line(m, device=q.device, valid=valid, documents=documents)
-    else:
-        space = Space.points(ids, valid=valid, documents=documents)
-        _check_places(space, "key_position_ids" if cross else "position_ids", b, m, q.device)
     space_q = None
-    if cross:
+    if key_position_ids is not None:
         if position_ids is None:
             raise ValueError(
                 "key_position_ids say where the keys are: give position_ids of the queries"
             )
-        space_q = Space.points(position_ids)
-        _check_places(space_q, "position_ids", b, n, q.device)
-        if causal or documents is not None:
-            raise ValueError(
-                "with key_position_ids queries and keys are different sequences: "
-                "causal and cu_seqlens mean nothing there, use mask"
-            )
+        if documents is not None:
+            raise ValueError("cu_seqlens pack one sequence: they mean nothing between two")
+        space = _placed(key_position_ids, "key_position_ids", b, m, q.device).but(valid=valid)
+        space_q = _placed(position_ids, "position_ids", b, n, q.device)
     elif n > m:
         raise ValueError(
             f"{n} queries for {m} keys: in self-attention the queries are the last keys"
         )
+    elif position_ids is None:
+        space = Space.line(m, device=q.device, valid=valid, documents=documents)
+    else:
+        space = _placed(position_ids, "position_ids", b, m, q.device)
+        space = space.but(valid=valid, documents=documents)
     a = Attend(
         q, k, v, space,
         scale=d**-0.5 if scale is None else scale,
-        mask=mask & Mask(causal=causal, valid=valid, documents=documents),
+        mask=mask & Mask(causal=causal, documents=documents),
         space_q=space_q, layer=layer, dropout=dropout,
     )  # fmt: skip
     require(position, frozenset(), "od.attention")
@@ -128,66 +129,20 @@ def problem(
         return position.attend(a)
 
 
-def check(position: Position, a: Attend) -> None:
-    """Refuses, in a sentence, a problem that a method does not mean anything in."""
-    facts, name = position.facts, position.name
-    if facts.causal_only and not (a.mask.causal and not a.cross):
-        raise ValueError(
-            f"{name} is for causal attention only: give causal=True, or another method"
-        )
-    if a.cross and not facts.cross:
-        raise ValueError(
-            f"{name} means nothing between two sequences: use it in self-attention, "
-            "and another method, or none, in cross-attention"
-        )
-    axes = {s.axes for s in (a.space, a.space_q) if s is not None} - {facts.axes}
-    if axes and facts != NEUTRAL:
-        raise ValueError(
-            f"{name} places tokens by {facts.axes} coordinate{'s' * (facts.axes > 1)}, "
-            f"got positions with {axes.pop()}"
-        )
-    if facts.integer and a.pos_k.is_floating_point():
-        raise ValueError(
-            f"{name} counts whole steps: its positions are integers, got {a.pos_k.dtype}"
-        )
-    for part in leaves(position):
-        for size, found in (("heads", a.q.shape[1]), ("head_dim", a.q.shape[3])):
-            made = getattr(part, size)
-            if made is not None and made != found:
-                raise ValueError(
-                    f"{part.name} was made with {size}={made}, the queries have {found}: "
-                    f'make it with od.make("{part.name}", {size}={found})'
-                )
-        if part.layers is not None and not 0 <= a.layer < part.layers:
-            raise ValueError(
-                f"{part.name} was made for {part.layers} layers, got layer {a.layer}: "
-                f'make it with od.make("{part.name}", layers={a.layer + 1})'
-            )
-        for p in part.parameters():
-            if p.device != a.q.device:
-                raise ValueError(
-                    f"{part.name} is on {p.device} and the queries on {a.q.device}: "
-                    f'move it with .to("{a.q.device}")'
-                )
-
-
-def leaves(position: Position) -> list[Position]:
-    """The methods inside chains and restrictions."""
-    if isinstance(position, Chain):
-        return [leaf for part in position for leaf in leaves(part)]
-    return leaves(position.inner) if isinstance(position, Only) else [position]
-
-
-def explain(a: Attend) -> str:
+def explain(*problem_or_arguments: Any, **options: Any) -> str:
     """A problem in words, which engine would run it, and why the others refuse.
+
+    Takes a problem, or what `attention` takes.
 
     >>> import ordinate as od, torch
     >>> q = torch.randn(1, 8, 128, 64)
-    >>> print(od.explain(od.problem(q, q, q, "alibi", causal=True)))  # doctest: +ELLIPSIS
+    >>> print(od.explain(q, q, q, "alibi", causal=True))  # doctest: +ELLIPSIS
     batch 1, 8 heads of 64, 128 queries × 128 keys, float32 on cpu; causal: q·k × 0.125 → ...
     → sdpa       runs it
       reference  could run it
     """
+    first = problem_or_arguments[0] if problem_or_arguments else None
+    a = first if isinstance(first, Attend) else problem(*problem_or_arguments, **options)
     return "\n".join(
         [describe(a), *(f"{mark} {name:<10} {says}" for name, mark, says in engines(a))]
     )
@@ -216,57 +171,56 @@ def weights(a: Attend) -> Tensor:
     return reference.weights(a)
 
 
-def _check_shapes(q: Tensor, k: Tensor, v: Tensor, layout: str) -> None:
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if x.ndim != 4:
-            raise ValueError(f"{name} is [b, h, n, d] (layout={layout!r}), got {list(x.shape)}")
-        if 0 in x.shape:
-            raise ValueError(f"{name} is empty: its shape is {list(x.shape)}")
-    shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
-    if q.shape[0] != k.shape[0] or k.shape[:3] != v.shape[:3] or q.shape[3] != k.shape[3]:
+def _placed(ids: Tensor | Space, name: str, b: int, n: int, device: torch.device) -> Space:
+    if not isinstance(ids, Tensor | Space):
         raise ValueError(
-            f"q is [b, h, n, d], k [b, kv, m, d], v [b, kv, m, dv] (layout={layout!r}), got {shapes}"
+            f"{name} is a tensor of positions, or an od.Space, got {type(ids).__name__}"
         )
-    if q.shape[1] % k.shape[1]:
-        raise ValueError(
-            f"{q.shape[1]} query heads do not group over {k.shape[1]} key heads: {shapes}"
-        )
-
-
-def _check_places(space: Space, name: str, b: int, n: int, device: torch.device) -> None:
-    shape = list(space.positions.shape)
-    if shape[0] not in (1, b) or shape[1] != n:
-        raise ValueError(f"{name} is [{n}], [{b}, {n}] or [{b}, {n}, axes], got shape {shape}")
-    if space.positions.device != device:
-        raise ValueError(
-            f"{name} is on {space.positions.device} and the queries on {device}: "
-            f'move it with .to("{device}")'
-        )
+    space = ids if isinstance(ids, Space) else Space.points(ids)
+    places(space, name, b, n, device)
+    return space
 
 
 def _mask(
-    mask: Tensor | Mask | None, b: int, m: int, device: torch.device
-) -> tuple[Mask, Tensor | None]:
-    if mask is None or isinstance(mask, Mask):
-        return mask or Mask(), None if mask is None else mask.valid
-    if mask.device != device:
+    mask: Tensor | Mask | None, shape: tuple[int, int, int, int], device: torch.device
+) -> Mask:
+    """What a user gave as a mask, with tensors of the shapes that masks have."""
+    b, _, n, m = shape
+    if mask is None:
+        return Mask()
+    if isinstance(mask, Tensor):
+        if mask.is_floating_point():
+            raise ValueError(
+                "mask is boolean, True where a query may look; an additive mask is a bias"
+            )
+        mask = Mask(valid=mask.bool()) if mask.ndim == 2 else Mask(dense=mask.bool())
+    dense, valid, ids = mask.dense, mask.valid, mask.documents
+    for t in (dense, valid, ids):
+        if t is not None and t.device != device:
+            raise ValueError(
+                f'mask is on {t.device} and the queries on {device}: move it with .to("{device}")'
+            )
+    if valid is not None and list(valid.shape) != [b, m]:
         raise ValueError(
-            f'mask is on {mask.device} and the queries on {device}: move it with .to("{device}")'
+            f"a mask of two dimensions is padding, [b, m] = {[b, m]}, got {list(valid.shape)}"
         )
-    if mask.is_floating_point():
-        raise ValueError("mask is boolean, True where a query may look; an additive mask is a bias")
-    if mask.ndim == 2 and mask.shape == (b, m):
-        return Mask(), mask.bool()
-    if mask.ndim != 4:
-        raise ValueError(
-            f"mask is [b, m] = [{b}, {m}] for padding, or has four dimensions that broadcast to "
-            f"[b, h, n, m], got {list(mask.shape)}"
-        )
-    return Mask(dense=mask.bool()), None
+    if ids is not None and (ids.shape[-1:] != (m,) or len(ids) not in (1, b)):
+        raise ValueError(f"documents of a mask are [b, m] = {[b, m]}, got {list(ids.shape)}")
+    if dense is not None:
+        fits = dense.ndim == 4 and all(x in (1, y) for x, y in zip(dense.shape, shape, strict=True))
+        if not fits:
+            raise ValueError(
+                f"mask is padding [b, m], or has four dimensions that broadcast to [b, h, n, m] = "
+                f"{list(shape)}, got {list(dense.shape)}"
+            )
+        mask = replace(mask, dense=dense.expand(-1, -1, n, m))
+    return mask if valid is None else replace(mask, valid=valid.bool())
 
 
 def _documents(cu_seqlens: Tensor, b: int, m: int) -> Tensor:
-    ends = cu_seqlens.tolist()
+    if not isinstance(cu_seqlens, Tensor) or cu_seqlens.ndim != 1:
+        raise ValueError("cu_seqlens is a tensor of the borders of documents, [documents + 1]")
+    ends = [0, m] if torch.compiler.is_compiling() else cu_seqlens.tolist()
     if b != 1 or ends[:1] != [0] or ends[-1:] != [m] or any(x >= y for x, y in pairwise(ends)):
         raise ValueError(
             f"cu_seqlens are the borders of documents packed into one row, rising from 0 to {m}, "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,31 +15,26 @@ class Space:
     """The places of a batch of sequences; an immutable value.
 
     Positions are given, never assumed: they may repeat, jump, run backwards or be real numbers.
-    When decoding, a space still describes the whole context; `new` says how many of its last
-    tokens are the ones being computed.
+    When decoding, a space still describes the whole context.
 
     positions: [b|1, m, axes]
     unit:      certifies that for any two tokens that may see each other the difference of their
                positions is the difference of their indices, so that tables per distance can be
                read along diagonals
-    new:       the number of tokens being computed now; None for all
     documents: [b|1, m], an id per packed document; tokens of different documents never meet
     valid:     [b, m], False for padding
     tokens:    [b, m], token ids, for methods that read them
     special:   [b|1, m], True for class, prefix and other tokens that are outside the order
     seed:      for methods that draw positions
-    shared:    what a method computed once for this forward, by method
     """
 
     positions: Tensor
     unit: bool = False
-    new: int | None = None
     documents: Tensor | None = None
     valid: Tensor | None = None
     tokens: Tensor | None = None
     special: Tensor | None = None
     seed: int | None = None
-    shared: Mapping[Any, Any] = field(default_factory=dict)
 
     @staticmethod
     def line(
@@ -49,14 +44,29 @@ class Space:
         valid: Tensor | None = None,
         documents: Tensor | None = None,
     ) -> Space:
-        """`n` tokens one step apart. Padding in front and document borders reset the count."""
+        """`n` tokens one step apart, counted from the first valid one of each document.
+
+        The tokens of a document stand together.
+        """
+        if n < 1:
+            raise ValueError(f"a line has 1 or more tokens, got n={n}")
         index = torch.arange(n, device=device)
+        if documents is None and valid is None:
+            return Space(index[None, :, None], unit=True)
+        start = torch.zeros_like(index)[None]
         if documents is not None:
-            index = index - _first(documents[..., None, :] == documents[..., :, None])
-        elif valid is not None:
-            # Padding sits at the first position: its rows and columns are masked anyway.
-            index = (index - _first(valid)[:, None]).clamp_min(0)
-        return Space(index.reshape(-1, n, 1), unit=True, valid=valid, documents=documents)
+            border = documents[:, 1:] != documents[:, :-1]
+            start = torch.where(pad(border, (1, 0)), index, 0).cummax(-1).values
+        if valid is not None:
+            # The first valid token of each document, later than where the document starts.
+            count = valid.cumsum(-1)
+            start = start.expand(count.shape)
+            count = count - (count - valid.long()).gather(-1, start)
+            first = torch.where(valid & (count == 1), index, 0).cummax(-1).values
+            # Padding before it sits where it does: rows and columns of padding are masked anyway.
+            start = torch.where(count == 0, index, torch.maximum(start, first))
+        positions = (index - start)[..., None]
+        return Space(positions, unit=True, valid=valid, documents=documents)
 
     @staticmethod
     def grid(
@@ -102,12 +112,3 @@ class Space:
 
     def but(self, **changes: Any) -> Space:
         return replace(self, **changes)
-
-    def keep(self, key: Any, value: Any) -> Space:
-        """The same space with something that `key`, a method, computed once for this forward."""
-        return replace(self, shared={**self.shared, key: value})
-
-
-def _first(mask: Tensor) -> Tensor:
-    """The index of the first True along the last axis."""
-    return mask.to(torch.int8).argmax(-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -29,6 +31,6 @@ def hankel(line: Tensor, n: int, m: int) -> Tensor:
     return line.as_strided((*line.shape[:-1], n, m), (*line.stride()[:-1], 1, 1))
 
 
-def exactly(x: Tensor) -> torch.autocast:
+def exactly(x: Tensor) -> AbstractContextManager[object]:
     """A context in which automatic mixed precision is off: positions choose their precision."""
-    return torch.autocast(x.device.type, enabled=False)
+    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)

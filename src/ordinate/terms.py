@@ -166,7 +166,7 @@ class Dense:
         return (Held(self.bias, "pair"),)
 
     def at(self, s: Tensor, tile: Tile, bias: Tensor) -> Tensor:
-        return s + bias
+        return s + bias.to(s.dtype)
 
 
 @dataclass(frozen=True, eq=False)

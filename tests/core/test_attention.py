@@ -153,7 +153,7 @@ Q = torch.zeros(1, 4, 7, 8, dtype=torch.float64)
         (call(key_position_ids=torch.arange(7)), "give position_ids of the queries"),
         (
             call(position_ids=torch.arange(7), key_position_ids=torch.arange(7), causal=True),
-            "different sequences",
+            "between two sequences",
         ),
         (
             call(position="stick-breaking", position_ids=torch.arange(7),

@@ -17,6 +17,10 @@ def test_a_line_counts_from_the_first_valid_token_and_in_each_document():
     valid = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]]).bool()
     line = od.Space.line(4, valid=valid)
     assert line.positions[..., 0].tolist() == [[0, 0, 0, 1], [0, 1, 2, 3]]
+    ids = torch.tensor([[4, 4, 4, 4, 9, 9, 9]])
+    valid = torch.tensor([[0, 1, 0, 1, 0, 1, 1], [1, 1, 1, 1, 0, 0, 1]]).bool()
+    both = od.Space.line(7, valid=valid, documents=ids).positions[..., 0]
+    assert both.tolist() == [[0, 0, 1, 2, 0, 0, 1], [0, 1, 2, 3, 0, 0, 0]]
     packed = od.Space.line(5, documents=torch.tensor([[7, 7, 2, 2, 2]]))
     assert packed.positions[..., 0].tolist() == [[0, 1, 0, 1, 2]]
     assert line.unit and packed.unit
@@ -31,7 +35,7 @@ def test_a_grid_is_rows_of_y_x_behind_its_prefix():
 
 def test_a_space_is_a_value():
     line = od.Space.line(3)
-    assert line.keep("x", 1).shared == {"x": 1} and line.shared == {}
+    assert line.but(seed=2).seed == 2 and line.seed is None
     with pytest.raises(AttributeError):
         line.seed = 3
 

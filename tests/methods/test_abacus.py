@@ -58,7 +58,7 @@ def test_golden():
 def test_tokens_get_the_row_of_their_place(n):
     """The run is counted over the whole context, also when only its last tokens are computed."""
     tokens, x, abacus = sum_of((3, 15)), leaf(3, n, 4), make()
-    ours, same = abacus.embed(x, space_of(tokens, new=n), 0)
+    ours, same = abacus.embed(x, space_of(tokens), 0)
     rows = torch.stack([abacus.weight[i] for i in places(tokens)[:, 15 - n :].flatten().tolist()])
     equal(ours, x + rows.view(3, n, 4), x, abacus.weight)
     assert same.tokens is tokens
@@ -168,7 +168,7 @@ def test_a_run_longer_than_the_table_is_refused(n):
     abacus = make(rows=10)
     tokens = torch.ones(1, 12, dtype=torch.long)
     with pytest.raises(ValueError, match=r"rows 0 … 9, got index 12"):
-        abacus.embed(torch.zeros(1, n, 4), space_of(tokens, new=n), 0)
+        abacus.embed(torch.zeros(1, n, 4), space_of(tokens), 0)
 
 
 def test_an_offset_beyond_the_table_is_refused():

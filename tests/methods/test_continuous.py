@@ -48,7 +48,7 @@ def test_tokens_get_the_output_of_the_network(places, range_, max_len):
 @pytest.mark.parametrize("at", ["qk", "qkv"])
 @pytest.mark.parametrize("join", ["add", "concat"])
 def test_one_network_serves_the_sources_of_every_layer(join, at, layer):
-    space = od.Space.points(PLACES["jumps"], new=3)
+    space = od.Space.points(PLACES["jumps"])
     sources = od.Sources(leaf(2, 3, 4), leaf(2, 5, 4), leaf(2, 5, 4))
     method = redraw(od.make("continuous", dim=4, max_len=9, layers=3, at=at, join=join))
     network = [*method.inner.parameters(), *method.outer.parameters()]

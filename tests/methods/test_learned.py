@@ -25,7 +25,7 @@ def look_up(table, pos):
 @pytest.mark.parametrize("n", [1, 3, 5])
 @pytest.mark.parametrize("places", PLACES)
 def test_tokens_get_the_row_of_their_position(places, n):
-    x, space = leaf(2, n, 4), od.Space.points(PLACES[places], new=n)
+    x, space = leaf(2, n, 4), od.Space.points(PLACES[places])
     learned = redraw(make())
     ours, same = learned.embed(x, space, 0)
     equal(ours, x + look_up(learned.weight[0], PLACES[places])[..., -n:, :], x, learned.weight)
@@ -40,7 +40,7 @@ def test_tokens_get_the_row_of_their_position(places, n):
 @pytest.mark.parametrize("join", ["add", "concat"])
 def test_sources_of_every_layer_get_rows_of_its_table(join, at, layer, shared):
     """At q, k and v this is the `standard` of the blog that ExpoSB comes from."""
-    space = od.Space.points(PLACES["jumps"], new=3)
+    space = od.Space.points(PLACES["jumps"])
     sources = od.Sources(leaf(2, 3, 4), leaf(2, 5, 4), leaf(2, 5, 4))
     learned = redraw(make(at=at, join=join, shared=shared))
     assert learned.facts.needs == {"hidden"}

@@ -22,7 +22,7 @@ def make(inner="rope", draw_from=50, **sizes):
 
 def moved(method, space, b=2):
     """The positions after the embedding stage, [b|1, m]."""
-    x = torch.zeros(b, space.new or space.size, 8)
+    x = torch.zeros(b, space.size, 8)
     return method.embed(x, space, 0)[1].positions[..., 0]
 
 
@@ -65,11 +65,11 @@ def test_packed_documents_read_the_same_draw():
 
 def test_the_space_handed_on_is_no_longer_unit():
     valid, tokens = torch.ones(2, 5).bool(), torch.arange(10).view(2, 5)
-    space = od.Space.line(5, valid=valid).but(seed=5, tokens=tokens, new=2)
+    space = od.Space.line(5, valid=valid).but(seed=5, tokens=tokens)
     x = torch.zeros(2, 2, 8)
     _, new = make().embed(x, space, 0)
     assert not new.unit
-    assert (new.valid is valid, new.tokens is tokens, new.new, new.size) == (True, True, 2, 5)
+    assert (new.valid is valid, new.tokens is tokens, new.size) == (True, True, 5)
     assert torch.equal(make().embed(x, new, 1)[1].positions, new.positions)
 
 
@@ -77,7 +77,7 @@ def test_the_space_handed_on_is_no_longer_unit():
 def test_attention_sees_the_drawn_positions(inner):
     q, k, v = draw(h=2, n=4, m=7, d=4)
     method = redraw(make(inner))
-    space = od.Space.line(7).but(seed=11, new=4)
+    space = od.Space.line(7).but(seed=11)
     _, new = method.embed(torch.zeros(2, 4, 8), space, 0)
     a = od.Attend(q, k, v, new, 0.5, od.Mask(causal=True), layer=1)
     ours = od.backends.run(method.attend(a), "reference")
@@ -91,7 +91,7 @@ def test_attention_sees_the_drawn_positions(inner):
 def test_a_table_gives_the_rows_of_the_draw():
     method = redraw(make("learned"))
     x = leaf(2, 4, 8)
-    ours, _ = method.embed(x, od.Space.line(7).but(seed=3, new=4), 0)
+    ours, _ = method.embed(x, od.Space.line(7).but(seed=3), 0)
     (weight,) = method.parameters()
     equal(ours, x + weight[0][numbers(7, 50, 3)[-4:]], x, weight)
 

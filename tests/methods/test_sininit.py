@@ -33,7 +33,7 @@ def test_equals_sinusoidal_at_the_start(dim):
 @pytest.mark.parametrize("n", [2, 5])
 def test_is_trained(n):
     """After any step it is a table like another: rows are looked up, and gradients reach them."""
-    x, space = leaf(2, n, 6), od.Space.points(PLACES, new=n)
+    x, space = leaf(2, n, 6), od.Space.points(PLACES)
     method = redraw(make())
     rows = torch.stack([method.weight[0, p] for p in PLACES[-n:].tolist()])
     equal(method.embed(x, space, 0)[0], x + rows, x, method.weight)
@@ -42,7 +42,7 @@ def test_is_trained(n):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("at", ["qk", "qkv"])
 def test_acts_on_sources_too(at, shared):
-    space = od.Space.points(PLACES, new=3)
+    space = od.Space.points(PLACES)
     sources = od.Sources(leaf(2, 3, 6), leaf(2, 5, 6), leaf(2, 5, 6))
     method = redraw(make(at=at, shared=shared, join="concat"))
     assert method.weight.shape[0] == (1 if shared else 3)

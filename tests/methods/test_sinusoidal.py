@@ -53,7 +53,7 @@ def test_tokens_get_the_vector_of_their_position(layout, d, base, places):
 
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_new_tokens_are_the_last_of_the_context(n):
-    x, space = leaf(2, n, 6), od.Space.points(PLACES["jumps"], new=n)
+    x, space = leaf(2, n, 6), od.Space.points(PLACES["jumps"])
     ours, _ = od.make("sinusoidal", dim=6).embed(x, space, 0)
     equal(ours, x + paper(PLACES["jumps"], 6)[-n:], x)
 
@@ -74,7 +74,7 @@ def test_acts_on_tokens_once(join):
 @pytest.mark.parametrize("join", ["add", "concat"])
 def test_acts_on_the_sources_of_every_layer(join, at, touched, layer):
     """q stands at the last 3 of 5 places, its keys and values (memory in front) at all of them."""
-    space = od.Space.points(PLACES["jumps"], new=3)
+    space = od.Space.points(PLACES["jumps"])
     sources = od.Sources(leaf(2, 3, 6), leaf(2, 5, 6), leaf(2, 5, 6))
     method = redraw(od.make("sinusoidal", dim=6, layers=3, at=at, join=join))
     assert method.facts.needs == {"hidden"}

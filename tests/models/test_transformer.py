@@ -280,7 +280,7 @@ def wrong(**changes):
         (lambda: model(kind="decoder")(tokens(), source=tokens()), "use kind='encoder-decoder'"),
         (lambda: model("learned", kind="decoder")(tokens(), memory=Memory(4)), "not relative"),
         (lambda: model(kind="decoder")(tokens(), memory=Memory(4), cache=Cache()), "go with a cache"),
-        (lambda: Memory(0), "at least 1 token, got length=0"),
+        (lambda: Memory(0), "a whole number of tokens, 1 or more, got 0"),
         (lambda: model("abacus", vocab=None)(torch.randn(2, 3, 24).double()), "needs the token ids"),
         (lambda: Attention(24, 3, kv_heads=1, key_projection=False), "without a key projection"),
         (

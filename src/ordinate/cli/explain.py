@@ -25,7 +25,8 @@ def run(
     from ordinate.cli import subject
     from ordinate.cli.output import console, table
     from ordinate.describe import describe
-    from ordinate.solve import engines, leaves
+    from ordinate.position import leaves
+    from ordinate.solve import engines
 
     if length < 1 or layer < 0:
         raise ValueError(f"--length is at least 1 and --layer at least 0, got {length} and {layer}")

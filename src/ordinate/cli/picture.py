@@ -13,9 +13,9 @@ from ordinate.attend import Attend
 from ordinate.backends.reference import scores, step
 from ordinate.cli.panels import Curves, Heat, Picture, some, spots
 from ordinate.cli.subject import Scene, problem, said, space, vectors
-from ordinate.position import Position
+from ordinate.position import Position, leaves
 from ordinate.rotation import Rotation
-from ordinate.solve import leaves, weights
+from ordinate.solve import weights
 from ordinate.terms import Dense, Distance, Local, Product
 
 #: Random problems that an average of attention is taken over.

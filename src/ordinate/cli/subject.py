@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from ordinate.attend import Attend
+from ordinate.checks import check
 from ordinate.cite import reference
 from ordinate.facts import NEEDS
 from ordinate.masks import Mask
 from ordinate.methods import INDEX, find
 from ordinate.names import SIZES, convert, make, parse, split
-from ordinate.position import Position, Sources
-from ordinate.solve import check, leaves
+from ordinate.position import Position, Sources, leaves
 from ordinate.space import Space
 from ordinate.testing.case import draw as draw_parameters
 

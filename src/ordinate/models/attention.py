@@ -8,10 +8,10 @@ from torch import Tensor, cat, nn
 
 from ordinate import backends
 from ordinate.attend import Attend
+from ordinate.checks import check
 from ordinate.masks import Mask
 from ordinate.models.cache import Keys
 from ordinate.position import Position, Sources
-from ordinate.solve import check
 from ordinate.space import Space
 from ordinate.tensors import exactly
 
@@ -33,6 +33,10 @@ class Attention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if head_dim is None and dim % heads:
+            raise ValueError(f"dim={dim} does not split into {heads} heads: give head_dim too")
+        if heads % (kv_heads or heads):
+            raise ValueError(f"{heads} query heads do not group over {kv_heads} key heads")
         self.heads, self.kv_heads = heads, kv_heads or heads
         self.head_dim, self.dropout = head_dim or dim // heads, dropout
         wide, narrow = self.heads * self.head_dim, self.kv_heads * self.head_dim

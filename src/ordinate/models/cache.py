@@ -62,7 +62,7 @@ class Keys:
 
 class Cache:
     """Hand one to every call of a causal model, with only the new tokens, and decoding equals
-    one pass over all of them.
+    one pass over all of them. It is for inference: nothing that comes out carries a gradient.
 
     Some methods change what is cached as the text grows (`facts.length_dependent`): then the
     text so far is computed again. `Cache(approximate=True)` keeps the old keys instead.
@@ -82,7 +82,7 @@ class Cache:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets the text."""
+        """Forgets the text, and the source of an encoder–decoder."""
         self.inputs: Tensor | None = None
         self.valid: Tensor | None = None
         self.context: tuple[Tensor, Space] | None = None
@@ -98,6 +98,10 @@ class Cache:
 
     def rewind(self, length: int) -> None:
         """Forgets all but the first `length` tokens."""
+        if not 0 <= length <= len(self):
+            raise ValueError(f"the cache holds {len(self)} tokens, it cannot go back to {length}")
+        if length == 0:
+            return self.clear()
         if self.inputs is not None:
             self.inputs = self.inputs[:, :length]
         if self.valid is not None:
@@ -105,6 +109,7 @@ class Cache:
         for (_, kind), keys in self._layers.items():
             if kind == "self":
                 keys.length, keys.turned = min(keys.length, length), min(keys.turned, length)
+        return None
 
     def drop_keys(self) -> None:
         """Forgets the keys and keeps the text, to compute it again."""
@@ -118,11 +123,21 @@ class Cache:
         if valid is not None or self.valid is not None:
             known = (self.valid, valid)
             sizes = (len(self), x.shape[1])
+            if valid is not None and list(valid.shape) != [*x.shape[:2]]:
+                raise ValueError(
+                    f"beside a cache valid is that of the new tokens, {[*x.shape[:2]]}, got "
+                    f"{list(valid.shape)}"
+                )
             parts = [
                 x.new_ones(x.shape[0], n, dtype=torch.bool) if part is None else part
                 for part, n in zip(known, sizes, strict=True)
             ]
             self.valid = cat(parts, 1)
+            if valid is not None and (self.valid[:, :-1] & ~self.valid[:, 1:]).any():
+                self.valid = known[0]
+                raise ValueError(
+                    "a cache goes on behind the last token: pad texts in front, not behind"
+                )
         self.inputs = x.detach() if old is None else cat([old, x.detach()], 1)
         return self.inputs, self.valid
 
@@ -135,8 +150,8 @@ class Memory:
     """
 
     def __init__(self, length: int) -> None:
-        if length < 1:
-            raise ValueError(f"a memory keeps at least 1 token, got length={length}")
+        if not isinstance(length, int) or length < 1:
+            raise ValueError(f"a memory keeps a whole number of tokens, 1 or more, got {length!r}")
         self.length = length
         self.clear()
 

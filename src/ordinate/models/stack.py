@@ -12,8 +12,7 @@ from ordinate.models.attention import Attention
 from ordinate.models.cache import Cache, Memory
 from ordinate.models.config import Config
 from ordinate.names import make
-from ordinate.position import Position
-from ordinate.solve import leaves
+from ordinate.position import Position, leaves
 from ordinate.space import Space
 from ordinate.tensors import exactly
 
@@ -181,7 +180,10 @@ def placed(
     size = size or x.shape[1]
     if space is None:
         for name, t in (("valid", valid), ("documents", documents)):
-            if t is not None and (t.shape[-1] != size or len(t) not in (1, len(x))):
+            wrong = t is not None and (
+                t.ndim != 2 or t.shape[1] != size or len(t) not in (1, len(x))
+            )
+            if t is not None and wrong:
                 raise ValueError(f"{name} is [{len(x)}, {size}] here, got {list(t.shape)}")
         valid = None if valid is None else valid.bool()
         space = Space.line(size, device=x.device, valid=valid, documents=documents)
@@ -209,6 +211,8 @@ def _made(position: Position | str, config: Config) -> Position:
             position, dim=config.dim, heads=config.heads, head_dim=config.width,
             layers=config.layers, max_len=config.max_len,
         )  # fmt: skip
+    if not isinstance(position, Position):
+        raise ValueError(f"position is a name or a method from od.make, got {position!r}")
     for part in leaves(position):
         if part.layers is not None and part.layers < config.layers:
             raise ValueError(

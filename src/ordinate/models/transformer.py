@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, cat, nn
 
 from ordinate.models.cache import Cache, Memory
@@ -43,7 +44,10 @@ class Transformer(nn.Module):
             )
         if isinstance(position, tuple) and not both:
             raise ValueError(f"kind={config.kind!r} has one stack: give one position, not a pair")
-        first, last = position if isinstance(position, tuple) else (position, position)
+        pair = position if isinstance(position, tuple) else (position, position)
+        if len(pair) != 2 or (both and isinstance(pair[0], Position) and pair[0] is pair[1]):
+            raise ValueError("a pair of positions is two methods, one for each stack")
+        first, last = pair
         self.encoder = self.decoder = None
         if config.kind != "decoder":
             self.encoder = Stack(config, first, causal=False)
@@ -71,62 +75,71 @@ class Transformer(nn.Module):
         valid:     [b, n], False for padding, left or right
         documents: [b, n] or [1, n], an id per packed document; nothing passes between documents
         space:     where the tokens are, if not on a line; with a cache or memory, of all of them
-        cache:     `x` are new tokens after those of earlier calls
+        cache:     `x` are new tokens after those of earlier calls; `valid` is theirs
         memory:    `x` is the next segment of a long text
         """
         if self.decoder is None:
             assert self.encoder is not None
             if cache is not None or memory is not None:
                 raise ValueError("a cache or a memory is for causal models: use kind='decoder'")
+            if source is not None or source_valid is not None or source_space is not None:
+                raise ValueError("source is for an encoder–decoder: use kind='encoder-decoder'")
             space = placed(self.encoder, x, x, space, valid, documents)
             return self.head(self.encoder(x, space, backend=backend), space)
-        context = None
-        if self.encoder is not None:
-            context = self._context(source, source_space, source_valid, cache, backend)
-        elif source is not None:
-            raise ValueError("source is for an encoder–decoder: use kind='encoder-decoder'")
-        if memory is not None:
-            return self._with_memory(x, space, valid, documents, memory, cache, context, backend)
         if cache is not None:
-            return self._with_cache(x, space, valid, documents, cache, context, backend)
+            # A cache keeps no graph, so an output with a gradient would be a wrong one.
+            with torch.no_grad():
+                return self._with_cache(
+                    x, space, valid, documents, cache, memory, backend,
+                    (source, source_space, source_valid),
+                )  # fmt: skip
+        context = self._context(x, source, source_space, source_valid, backend)
+        if context is not None and documents is not None:
+            raise ValueError("packed documents would share one source: give them as rows")
+        if memory is not None:
+            return self._with_memory(x, space, valid, documents, memory, context, backend)
         space = placed(self.decoder, x, x, space, valid, documents)
         return self.head(self.decoder(x, space, context=context, backend=backend), space)
 
     def _context(
         self,
+        x: Tensor,
         source: Tensor | None,
         space: Space | None,
         valid: Tensor | None,
-        cache: Cache | None,
         backend: str,
-    ) -> tuple[Tensor, Space]:
-        assert self.encoder is not None
-        if cache is not None and cache.context is not None:
-            return cache.context
+    ) -> tuple[Tensor, Space] | None:
+        """What the decoder looks at, and where it is."""
+        if self.encoder is None:
+            if source is not None or valid is not None or space is not None:
+                raise ValueError("source is for an encoder–decoder: use kind='encoder-decoder'")
+            return None
         if source is None:
             raise ValueError("an encoder–decoder translates something: give source")
+        if len(source) != len(x):
+            raise ValueError(f"{len(x)} texts need as many sources, got {len(source)}")
         space = placed(self.encoder, source, source, space, valid, None)
-        context = (self.encoder(source, space, backend=backend), space)
-        if cache is not None:
-            cache.context = context
-        return context
+        return self.encoder(source, space, backend=backend), space
 
     def _with_memory(
         self, x: Tensor, space: Space | None, valid: Tensor | None, documents: Tensor | None,
-        memory: Memory, cache: Cache | None, context: tuple[Tensor, Space] | None, backend: str,
+        memory: Memory, context: tuple[Tensor, Space] | None, backend: str,
     ) -> Tensor:  # fmt: skip
         stack = self.decoder
         assert stack is not None
         name = stack.position.name
-        if cache is not None or documents is not None:
-            what = "a cache" if cache is not None else "packed documents"
-            raise ValueError(f"a memory continues one text per row: it does not go with {what}")
+        if documents is not None:
+            raise ValueError("a memory continues one text per row: give documents as rows")
         if not stack.position.facts.relative:
             raise ValueError(
                 f"{name} is not relative: remembered tokens would change their places; "
                 "use a relative method with a memory"
             )
         whole, m = x, len(memory)
+        if m and memory.inputs[0].shape[0] != len(x):
+            raise ValueError(
+                f"the memory holds {memory.inputs[0].shape[0]} texts, got {len(x)} new segments"
+            )
         if m and memory.tokens is not None:
             whole = cat([memory.tokens, x], 1)
         if valid is not None or memory.valid is not None:
@@ -138,24 +151,38 @@ class Transformer(nn.Module):
 
     def _with_cache(
         self, x: Tensor, space: Space | None, valid: Tensor | None, documents: Tensor | None,
-        cache: Cache, context: tuple[Tensor, Space] | None, backend: str,
+        cache: Cache, memory: Memory | None, backend: str,
+        source: tuple[Tensor | None, Space | None, Tensor | None],
     ) -> Tensor:  # fmt: skip
-        stack, n = self.decoder, x.shape[1]
+        stack, n = self.decoder, x.shape[1] if x.ndim > 1 else 0
         assert stack is not None
+        if memory is not None:
+            raise ValueError("a memory continues one text per row: it does not go with a cache")
         if documents is not None:
             raise ValueError("a cache continues one text per row: give documents as rows")
+        if self.head.pool is not None:
+            raise ValueError(
+                "a pooled output is of a whole text, and a cache gives it piece by piece: "
+                "use output='tokens' or 'hidden'"
+            )
+        if cache.context is not None and source[0] is not None:
+            raise ValueError("the cache holds a source already: begin another text with a new one")
         before = len(cache)
         try:
+            if cache.context is None:
+                cache.context = self._context(x, *source, backend)
             whole, valid = cache.extend(x, valid)
             space = placed(stack, x, whole, space, valid, None, seed=cache.seed, size=len(cache))
-            cache.seed = space.seed
-            epoch = stack.position.epoch(space)
-            if before and epoch != cache.epoch and not cache.approximate:
+            cache.seed, epoch = space.seed, stack.position.epoch(space)
+            # None says that a call failed with its keys half computed.
+            if before and (
+                cache.epoch is None or ((epoch,) != cache.epoch and not cache.approximate)
+            ):
                 cache.drop_keys()
                 x = whole
-            cache.epoch = epoch
-            space = space.but(new=x.shape[1])
-            hidden = stack(x, space, cache=cache, context=context, backend=backend)
+            cache.epoch = None
+            hidden = stack(x, space, cache=cache, context=cache.context, backend=backend)
+            cache.epoch = (epoch,)
         except BaseException:
             cache.rewind(before)
             raise

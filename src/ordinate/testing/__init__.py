@@ -16,7 +16,7 @@ import torch
 from ordinate.methods import find, names
 from ordinate.names import make
 from ordinate.position import Position
-from ordinate.testing import claims, exactness, sequences
+from ordinate.testing import claims, exactness, sequences, statements
 from ordinate.testing.case import Broken, Case, Skipped, Subject, taking
 
 __all__ = ["CONTRACTS", "Result", "Subject", "check", "of", "run", "subjects"]
@@ -24,7 +24,7 @@ __all__ = ["CONTRACTS", "Result", "Subject", "check", "of", "run", "subjects"]
 #: Every contract by name; its docstring says what it demands.
 CONTRACTS: dict[str, Callable[[Case], None]] = {
     contract.__name__.replace("_", " "): contract
-    for module in (claims, exactness, sequences)
+    for module in (claims, statements, exactness, sequences)
     for contract in module.CONTRACTS
 }
 

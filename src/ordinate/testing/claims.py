@@ -12,8 +12,8 @@ import torch
 
 from ordinate.facts import NEUTRAL, Facts
 from ordinate.names import SIZES
-from ordinate.position import Chain, Position
-from ordinate.solve import attention, leaves
+from ordinate.position import Chain, Position, leaves
+from ordinate.solve import attention
 from ordinate.testing.case import FULL, B, Broken, Case, D, H, N, demand, skip_if
 
 

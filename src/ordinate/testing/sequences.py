@@ -13,7 +13,7 @@ from ordinate.norms import StickBreaking
 from ordinate.solve import attention
 from ordinate.space import Space
 from ordinate.testing.case import SEED, B, Broken, Case, D, H, N, Skipped, demand, skip_if
-from ordinate.testing.exactness import stated
+from ordinate.testing.statements import stated
 
 DRAWS = "it draws positions for the whole batch at once"
 READS = "it reads tokens, not positions"

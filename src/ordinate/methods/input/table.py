@@ -65,6 +65,8 @@ class Table(Position):
         return Sources(q, k, k if sources.v is sources.k else self._joined(sources.v, space, layer))
 
     def table(self, n: int) -> Tensor:
+        if n < 1:
+            raise ValueError(f"a table is for 1 or more positions, got n={n}")
         like = next(self.parameters(), torch.empty(0))
         return self.vectors(self._places(Space.line(n, device=like.device), n, like.dtype), 0)[0]
 
