@@ -26,7 +26,8 @@ from ordinate.describe import describe
 from ordinate.methods import find, names
 from ordinate.names import SIZES
 from ordinate.position import Position
-from ordinate.solve import engines, leaves
+from ordinate.position import leaves
+from ordinate.solve import engines
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "ordinate"
