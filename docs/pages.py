@@ -25,8 +25,7 @@ from ordinate.cli.picture import picture
 from ordinate.describe import describe
 from ordinate.methods import find, names
 from ordinate.names import SIZES
-from ordinate.position import Position
-from ordinate.position import leaves
+from ordinate.position import Position, leaves
 from ordinate.solve import engines
 
 HERE = Path(__file__).parent
