@@ -92,6 +92,16 @@ def test_wav2vec2_bert_agrees_on_the_keys():
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
 
 
+def test_tables_start_as_glorot_uniform():
+    """As tensor2tensor's: uniform within √(6 / (2·clip + 1 + D)), per layer."""
+    torch.manual_seed(0)
+    shaw = od.make("shaw", head_dim=64, layers=2, clip=128)
+    end = (6 / (257 + 64)) ** 0.5
+    for table in (*shaw.keys, *shaw.values):
+        assert 0.99 * end < table.abs().max() <= end
+        assert table.std().item() == pytest.approx(end / 3**0.5, rel=0.02)
+
+
 def test_bad_input():
     q, k, v = draw()
     with pytest.raises(ValueError, match=r"shaw counts whole steps.*integers"):

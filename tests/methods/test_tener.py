@@ -83,6 +83,8 @@ def test_parameters():
     for layer in range(3):
         assert tener.u[layer].std().item() == pytest.approx((2 / 100) ** 0.5, rel=0.1)
         assert tener.v[layer].std().item() == pytest.approx((2 / 100) ** 0.5, rel=0.1)
+        # A uniform of this spread would end at √3 of it.
+        assert tener.u[layer].abs().max() > 1.8 * (2 / 100) ** 0.5
 
 
 def test_keys_are_not_projected():

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import embedding
+from torch import nn
 
 from ordinate.facts import Facts
-from ordinate.methods.input.table import At, Join, Table
+from ordinate.methods.input.table import At, Join, Trained
 
 
-class Learned(Table):
+class Learned(Trained):
     """A trained vector per position.
 
         P_p = E[p],    p = 0 … max_len-1,    E ~ N(0, .02²)
@@ -42,16 +40,9 @@ class Learned(Table):
         join: Join = "add",
         shared: bool = False,
     ) -> None:
-        super().__init__(dim=dim, at=at, join=join, layers=layers, max_len=max_len)
-        self.shared = shared or at == "tokens"
-        if not self.shared:
-            self.layers = layers
-        self.weight = nn.Parameter(torch.empty(1 if self.shared else layers, max_len, dim))
+        super().__init__(dim=dim, max_len=max_len, layers=layers, at=at, join=join, shared=shared)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
         nn.init.normal_(self.weight, std=0.02)
-
-    def vectors(self, pos: Tensor, layer: int) -> Tensor:
-        return embedding(pos, self.weight[0 if self.shared else layer])

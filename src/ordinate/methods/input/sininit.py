@@ -3,15 +3,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import embedding
 
 from ordinate.facts import Facts
 from ordinate.methods.input.sinusoidal import sinusoid
-from ordinate.methods.input.table import At, Join, Table
+from ordinate.methods.input.table import At, Join, Trained
 
 
-class SinInit(Table):
+class SinInit(Trained):
     """A trained vector per position that starts as the sinusoid.
 
         P_p = E[p],    E[p] = sinusoid(p) at initialisation, in every layer,    p = 0 … max_len-1
@@ -53,13 +51,9 @@ class SinInit(Table):
         join: Join = "add",
         shared: bool = False,
     ) -> None:
-        super().__init__(dim=dim, at=at, join=join, layers=layers, max_len=max_len)
+        super().__init__(dim=dim, max_len=max_len, layers=layers, at=at, join=join, shared=shared)
         self.layout: Literal["interleaved", "split", "tensor2tensor"] = layout
         self.base = base
-        self.shared = shared or at == "tokens"
-        if not self.shared:
-            self.layers = layers
-        self.weight = nn.Parameter(torch.empty(1 if self.shared else layers, max_len, dim))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -68,6 +62,3 @@ class SinInit(Table):
         pos = torch.arange(size, dtype=self.weight.dtype, device=self.weight.device)
         with torch.no_grad():
             self.weight.copy_(sinusoid(pos, dim, self.layout, self.base))
-
-    def vectors(self, pos: Tensor, layer: int) -> Tensor:
-        return embedding(pos, self.weight[0 if self.shared else layer])

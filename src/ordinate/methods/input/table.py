@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from ordinate.position import Position, Sources
 from ordinate.space import Space
@@ -103,3 +104,22 @@ class Table(Position):
             if len(outside):
                 raise ValueError(f"{rule} position {int(outside[0])}: {advice}")
         return pos
+
+
+class Trained(Table):
+    """A table E [copies, max_len, dim] of trained vectors; a subclass says how they start.
+
+    At the tokens there is one copy; in the layers one for each, or one for all if `shared`.
+    """
+
+    def __init__(
+        self, *, dim: int, max_len: int, layers: int, at: At, join: Join, shared: bool
+    ) -> None:
+        super().__init__(dim=dim, at=at, join=join, layers=layers, max_len=max_len)
+        self.shared = shared or at == "tokens"
+        if not self.shared:
+            self.layers = layers
+        self.weight = nn.Parameter(torch.empty(1 if self.shared else layers, max_len, dim))
+
+    def vectors(self, pos: Tensor, layer: int) -> Tensor:
+        return embedding(pos, self.weight[0 if self.shared else layer])
