@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
+from collections import Counter
+from functools import partial
 
 import torch
 
-from ordinate.testing import CONTRACTS, run, subjects
+from ordinate.methods import names
+from ordinate.testing import CONTRACTS, subjects
+from ordinate.testing.processes import results, work
 
 
 def main() -> int:
@@ -16,43 +21,47 @@ def main() -> int:
     parser.add_argument("methods", nargs="*", metavar="METHOD", help="all, if none is named")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--contract", action="append", choices=sorted(CONTRACTS), metavar="NAME")
+    parser.add_argument(
+        "--jobs", type=int, help="processes; by default 1 on a CPU, and up to 16 on a GPU"
+    )
     options = parser.parse_args()
-    if options.device.startswith("cuda"):
-        if not torch.cuda.is_available():
-            parser.error("this torch sees no CUDA device")
-        # One thread here: the work is small, and the results must not depend on the machine.
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.set_num_threads(1)
-    narrow = torch.bfloat16 if options.device.startswith("cuda") else torch.float64
-    dtypes = (torch.float32, narrow)
-    start, counts, failed = time.perf_counter(), {"pass": 0, "skip": 0, "fail": 0}, []
+    cuda = options.device.startswith("cuda")
+    if cuda and not torch.cuda.is_available():
+        parser.error("this torch sees no CUDA device")
+    jobs = (min(16, os.cpu_count() or 1) if cuda else 1) if options.jobs is None else options.jobs
+    if jobs < 1:
+        parser.error(f"--jobs is at least 1, got {jobs}")
+    # Set before the processes start: CUDA's products repeat their bits only so.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    contracts = options.contract or [*CONTRACTS]
+    dtypes = [torch.float32, torch.bfloat16 if cuda else torch.float64]
     try:
-        chosen = subjects(*options.methods)
+        chosen = options.methods or names()
+        items = [(name, i) for name in chosen for i in range(len(subjects(name)))]
     except ValueError as error:
         parser.error(str(error))
-    for subject in chosen:
-        mine = {"pass": 0, "skip": 0, "fail": 0}
-        for result in run(
-            [subject], device=options.device, dtypes=dtypes, contracts=options.contract or CONTRACTS
-        ):
-            counts[result.verdict] += 1
-            mine[result.verdict] += 1
-            if result.verdict == "fail":
-                failed.append(result)
-                print(f"  {result.method} · {result.contract} · {result.dtype}: {result.why}")
-        print(
-            f"{subject.name:<40} {mine['pass']:>3} pass {mine['skip']:>3} skip {mine['fail']:>3} fail"
-        )
-    seconds = time.perf_counter() - start
-    where = torch.cuda.get_device_name() if options.device.startswith("cuda") else options.device
+    start, counts = time.perf_counter(), Counter[str]()
+    task = partial(work, device=options.device, dtypes=dtypes, contracts=contracts)
+    try:
+        for found in results(items, jobs, options.device, task):
+            mine = Counter(result.verdict for result in found)
+            counts += mine
+            for r in found:
+                if r.verdict == "fail":
+                    print(f"  {r.method} · {r.contract} · {r.dtype}: {r.why}")
+            tally = "".join(f"{mine[v]:>4} {v}" for v in ("pass", "skip", "fail"))
+            print(f"{found[0].method:<40}{tally}", flush=True)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    where = torch.cuda.get_device_name() if cuda else options.device
+    types = " and ".join(str(d).removeprefix("torch.") for d in dtypes)
     print(
-        f"{len(chosen)} methods and variants × {len(options.contract or CONTRACTS)} contracts in "
-        f"{' and '.join(str(d).removeprefix('torch.') for d in dtypes)} on {where} (torch "
-        f"{torch.__version__}): {counts['pass']} pass, {counts['skip']} skip, {counts['fail']} fail, "
-        f"{seconds:.0f} s"
+        f"{len(items)} methods and variants × {len(contracts)} contracts in {types} on {where} "
+        f"(torch {torch.__version__}): {counts['pass']} pass, {counts['skip']} skip, "
+        f"{counts['fail']} fail, {time.perf_counter() - start:.0f} s"
     )
-    return 1 if failed else 0
+    return 1 if counts["fail"] else 0
 
 
 if __name__ == "__main__":
