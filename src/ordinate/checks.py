@@ -47,10 +47,12 @@ def check(position: Position, a: Attend) -> None:
                     f"{part.name} was made with {size}={made}, the queries have {found}: "
                     f"make it with {size}={found}"
                 )
-        if a.layer < 0 or (part.layers is not None and a.layer >= part.layers):
+        if a.layer < 0:
+            raise ValueError(f"layers are counted from 0, got layer {a.layer}")
+        if part.layers is not None and a.layer >= part.layers:
             raise ValueError(
-                f"{part.name} was made for {part.layers or 'any number of'} layers, "
-                f"got layer {a.layer}: make it with layers={max(a.layer, 0) + 1}"
+                f"{part.name} was made for {part.layers} layers, got layer {a.layer}: "
+                f"make it with layers={a.layer + 1}"
             )
         for p in part.parameters():
             if p.device != a.q.device:

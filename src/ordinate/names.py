@@ -135,19 +135,28 @@ def _one(piece: str, sizes: dict[str, int | None], extra: dict[str, Any]) -> Pos
                 else f"{head} has no option {key!r}: it takes none"
             )
         arguments[key] = convert(f"{head}:{key}", value, hints[key])
-    for key, parameter in signature.parameters.items():
-        if parameter.default is parameter.empty and key not in arguments:
-            dim, heads = sizes["dim"], sizes["heads"]
-            if key == "head_dim" and dim and heads:
-                raise ValueError(f"dim={dim} does not split into {heads} heads: give head_dim too")
-            example = f'od.make("{head}", {key}={"…" if key not in SIZES else 8})'
-            raise ValueError(f"{head} needs {key}: write {example}")
+        if key == "base" and not arguments[key]:
+            raise ValueError(f"{head}:base is a number above 0, got {value!r}")
+    missing = [
+        key
+        for key, parameter in signature.parameters.items()
+        if parameter.default is parameter.empty and key not in arguments
+    ]
+    if missing:
+        dim, heads = sizes["dim"], sizes["heads"]
+        if missing == ["head_dim"] and dim and heads:
+            raise ValueError(f"dim={dim} does not split into {heads} heads: give head_dim too")
+        example = f'od.make("{head}", {", ".join(f"{key}=…" for key in missing)})'
+        raise ValueError(f"{head} needs {' and '.join(missing)}: write {example}")
     position = cls(**arguments)
     position.name = piece if written or inner else head
     if on is None:
         return position
     only = Only(position, str(on))
     only.name = piece
+    layers = sizes["layers"]
+    if layers and not any(map(only.acts, range(layers))):
+        raise ValueError(f"on={on} names none of the layers 0 … {layers - 1}")
     return only
 
 
@@ -187,5 +196,6 @@ def convert(name: str, value: Any, hint: Any) -> Any:
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """ ", did you mean …?" if there is something close."""
-    close = difflib.get_close_matches(word, list(words), 1, 0.6)
+    known = {known.lower(): known for known in words}
+    close = [known[c] for c in difflib.get_close_matches(word.lower(), list(known), 1, 0.6)]
     return f" (did you mean {close[0]}?)" if close else ""

@@ -141,8 +141,7 @@ def explain(*problem_or_arguments: Any, **options: Any) -> str:
     → sdpa       runs it
       reference  could run it
     """
-    first = problem_or_arguments[0] if problem_or_arguments else None
-    a = first if isinstance(first, Attend) else problem(*problem_or_arguments, **options)
+    a = _stated(problem_or_arguments, options)
     return "\n".join(
         [describe(a), *(f"{mark} {name:<10} {says}" for name, mark, says in engines(a))]
     )
@@ -164,11 +163,19 @@ def engines(a: Attend) -> list[tuple[str, str, str]]:
     return said
 
 
-def weights(a: Attend) -> Tensor:
-    """The attention maps [b, h, n, m] of a problem, by the reference."""
-    from ordinate.backends import reference
+def weights(*problem_or_arguments: Any, **options: Any) -> Tensor:
+    """The attention maps [b, h, n, m] of a problem, or of what `attention` takes."""
+    return backends.reference.weights(_stated(problem_or_arguments, options))
 
-    return reference.weights(a)
+
+def _stated(given: tuple[Any, ...], options: dict[str, Any]) -> Attend:
+    if len(given) == 1 and isinstance(given[0], Attend) and not options:
+        return given[0]
+    if not all(name in options or len(given) > i for i, name in enumerate("qkv")):
+        raise ValueError("give one problem from od.problem, or q, k, v and a method")
+    if "backend" in options:
+        raise ValueError("a problem is stated before an engine is chosen: leave out backend")
+    return problem(*given, **options)
 
 
 def _placed(ids: Tensor | Space, name: str, b: int, n: int, device: torch.device) -> Space:

@@ -73,6 +73,10 @@ class Space:
         height: int, width: int, *, prefix: int = 0, device: torch.device | str | None = None
     ) -> Space:
         """`height` × `width` patches by rows, as (y, x), after `prefix` special tokens."""
+        if height < 1 or width < 1 or prefix < 0:
+            raise ValueError(
+                f"a grid has 1 or more rows and columns, got {height} × {width} after {prefix}"
+            )
         y = torch.arange(height, device=device).repeat_interleave(width)
         x = torch.arange(width, device=device).repeat(height)
         cells = torch.stack([y, x], -1)

@@ -12,7 +12,7 @@ def test_every_method_is_listed(capsys):
     said = capsys.readouterr().out
     for name in names():
         assert f"\n{name} " in said
-    assert "dim 512, 8 heads of 64, 6 layers" in said
+    assert "dim 512, 8 heads of 64, 6 layers" in " ".join(said.split())
 
 
 @pytest.mark.parametrize("width", [80, 120])

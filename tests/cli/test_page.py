@@ -24,3 +24,22 @@ def test_an_example_is_understood(capsys, monkeypatch, tmp_path, example):
     monkeypatch.chdir(tmp_path)
     wrong = command == "show" and rest == ["rop"]
     assert main([command, *rest]) == (2 if wrong else 0)
+
+
+SHOWN = [
+    (command, said)
+    for command, said in re.findall(r"```text\n\$ ordinate (.*)\n((?:(?!```)[\s\S])+?)```", PAGE)
+    if "\n...\n" not in said and command.split()[0] not in ("check", "doctor", "compare")
+]
+
+
+@pytest.mark.parametrize(("command", "said"), SHOWN, ids=[command for command, _ in SHOWN])
+def test_the_page_shows_what_the_command_prints(capsys, monkeypatch, command, said):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    main(shlex.split(command))
+    printed = "".join(capsys.readouterr())
+    assert [line.rstrip() for line in printed.rstrip().splitlines()] == said.splitlines()
+
+
+def test_some_of_it_is_compared():
+    assert len(SHOWN) >= 4

@@ -138,7 +138,7 @@ Q = torch.zeros(1, 4, 7, 8, dtype=torch.float64)
         (call(position=od.make("alibi", heads=3)), "made with heads=3, the queries have 4"),
         (call(position=od.make("rope", head_dim=6)), "made with head_dim=6, the queries have 8"),
         (call(position=made("shaw"), layer=1), "made for 1 layers, got layer 1"),
-        (call(position=made("shaw"), layer=-1), "made for 1 layers, got layer -1"),
+        (call(position=made("shaw"), layer=-1), "counted from 0, got layer -1"),
         (call(position="xpos"), "xpos is for causal attention only: give causal=True"),
         (call(position="sinusoidal:dim=32"), "needs the embedding stage .* od.attention cannot give"),
         (call(position=made("fox"), causal=True), "needs the hidden states"),

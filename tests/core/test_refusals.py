@@ -28,6 +28,8 @@ def ids(n=8, b=2, seed=0):
     return torch.randint(20, (b, n), generator=torch.Generator().manual_seed(seed))
 
 
+Q = torch.randn(2, 4, 6, 8)
+
 # Masks.
 
 
@@ -215,6 +217,8 @@ VALID_BEHIND = torch.tensor([[True] * 8, [True] * 5 + [False] * 3])
         (lambda: model(None), "position is a name or a method from od.make, got None"),
         (lambda: model(("rope", "t5", "t5"), kind="encoder-decoder"), "is two methods"),
         (lambda: od.models.Attention(10, 3), "does not split into 3 heads"),
+        (lambda: model(cross="rope"), "has no cross-attention: leave out cross"),
+        (lambda: model(outputs=3), "outputs=3 is for output='classes' or 'numbers'"),
     ],
 )
 def test_models_refuse_in_one_sentence(call, sentence):
@@ -285,7 +289,13 @@ TWO = {"position_ids": torch.arange(6), "key_position_ids": torch.arange(3)}
         (lambda: od.make(3), "a method is named by text"),
         (lambda: od.make("rope", head_dim=True), "head_dim is a whole number"),
         (lambda: od.make("rope:base=-2", head_dim=8), "a number of at least 0, got '-2'"),
-        (attend("rope:base=0"), "a base above 0, got base=0"),
+        (lambda: od.make("rope:base=0", head_dim=8), "rope:base is a number above 0"),
+        (lambda: od.make("ROPE", head_dim=8), r"no method is called 'ROPE' \(did you mean rope"),
+        (lambda: od.make("rope:on=9", head_dim=8, layers=2), "none of the layers 0 … 1"),
+        (lambda: od.make("fox"), "fox needs dim and heads"),
+        (lambda: od.Space.grid(0, 3), "1 or more rows and columns"),
+        (lambda: od.weights(Q, Q), "q, k, v and a method"),
+        (lambda: od.explain(Q, Q, Q, "rope", backend="sdpa"), "leave out backend"),
         (lambda: od.make("relative:clip=0", heads=2), "a whole number of at least 1, got '0'"),
         (lambda: od.make("rse:rate=x", head_dim=8), "rse:rate is a number, got 'x'"),
         (lambda: od.make("sinusoidal", dim=8).table(0), "1 or more positions, got n=0"),
@@ -300,7 +310,6 @@ def test_methods_and_attention_refuse_in_one_sentence(call, sentence):
 
 
 ROPE = od.make("rope", head_dim=8)
-Q = torch.randn(2, 4, 6, 8)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import sys
 import traceback
 import typing
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -45,6 +46,7 @@ def run(
         plain = subjects[0].make
         full = f"{name}:{','.join(options)}"
         subjects = [testing.Subject(lambda **sizes: plain(**sizes, **chosen), full, plain)]
+    usable_method(subjects[0].make, name)
     torch.set_num_threads(1)
     dtypes = (torch.float32, torch.bfloat16 if kind == "cuda" else torch.float64)
     out, progress = console(), console(stderr=True)
@@ -55,6 +57,24 @@ def run(
             results.append(result)
             status.update(f"{len(results)} of {total}: {result.method}, {result.contract}")
     return report(out, results)
+
+
+def usable_method(make: Callable[..., Any], name: str) -> None:
+    """Refuses a class that cannot be made or says nothing of itself, before 37 contracts do."""
+    from ordinate.facts import Facts
+    from ordinate.testing.case import FULL
+
+    try:
+        position = make(**FULL)
+    except Exception as error:
+        raise ValueError(
+            f"{name} cannot be made with {', '.join(FULL)}, as far as it takes them: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+    if not isinstance(getattr(position, "facts", None), Facts):
+        raise ValueError(
+            f"{name} says nothing of itself: add facts = od.Facts(paper=(…,), relative=…)"
+        )
 
 
 def report(out: Any, results: list[Any]) -> int:

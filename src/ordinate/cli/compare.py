@@ -78,7 +78,8 @@ def run(
         f"\nThe last of {LENGTH} tokens looks back, mean of 8 heads, {state}: its attention to the "
         f"token at that distance, times {LENGTH} (1 is even attention), and the share that goes to "
         f"the last {NEAR} of {LENGTH} tokens and of four times as many. Without a method every "
-        f"score is about 8. Made with dim 512, 8 heads of 64, 6 layers, max_len {LENGTH}.",
+        f"score is about 8; what starts at or near zero, such as t5, is still even, and rse takes "
+        f"the first keys first. Made with dim 512, 8 heads of 64, 6 layers, max_len {LENGTH}.",
         style="dim",
     )
     for note in notes:

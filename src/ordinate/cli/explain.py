@@ -30,7 +30,9 @@ def run(
 
     if length < 1 or layer < 0:
         raise ValueError(f"--length is at least 1 and --layer at least 0, got {length} and {layer}")
-    position = subject.made(method, {"layers": max(subject.MADE["layers"], layer + 1)})
+    if layer >= subject.MADE["layers"]:
+        raise ValueError(f"--layer counts from 0 to {subject.MADE['layers'] - 1}, got {layer}")
+    position = subject.made(method)
     out = console()
     parts = leaves(position)
     if not parts:

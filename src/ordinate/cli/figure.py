@@ -77,7 +77,7 @@ def _figure(picture: Picture, abreast: int) -> Any:
             "axes.titlelocation": "left", "axes.titlepad": 10,
         }
     ):  # fmt: skip
-        layout = ConstrainedLayoutEngine(h_pad=0.12)
+        layout = ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12)
         figure = Figure(figsize=(max(5.6 * columns, 7.5), 4.3 * rows + 0.9), layout=layout)
         figure.suptitle(picture.name, x=0.012, ha="left", fontsize=15, fontweight="bold")
         lines = [picture.about, *([picture.note] if picture.note and panels else [])]

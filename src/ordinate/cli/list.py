@@ -84,19 +84,17 @@ def as_table(rows: list[dict[str, Any]]) -> int:
     columns = {
         "method": lambda r: r["name"],
         "family": lambda r: r["family"],
-        "learned": lambda r: says(r["learned"]),
         "rela-\ntive": lambda r: says(r["relative"]),
         "causal\nonly": lambda r: says(r["causal_only"]),
         "extra-\npolates": lambda r: says(r["extrapolates"]),
-        "para-\nmeters": lambda r: f"{r['parameters']:,}",
+        "learned\nnumbers": lambda r: f"{r['parameters']:,}",
         "paper": lambda r: r["paper"][0]["by"],
         "year": lambda r: str(r["paper"][0]["year"]),
         "entry": lambda r: r["paper"][0]["key"],
     }
     if not wide:
-        # Learned is what has parameters, so that column is one to spare.
-        columns = {k: v for k, v in columns.items() if k not in ("learned", "entry")}
-    grid = table(*columns, right=("para-\nmeters",))
+        del columns["entry"]
+    grid = table(*columns, right=("learned\nnumbers",))
     grid.padding = (0, 2 if wide else 1, 0, 0)
     for column in grid.columns:
         column.no_wrap = column.header not in ("paper", "entry")
@@ -105,7 +103,7 @@ def as_table(rows: list[dict[str, Any]]) -> int:
     out.print(grid)
     given = [complete(r["name"]) for r in rows if complete(r["name"]) != r["name"]]
     out.print(
-        f"\nParameters of the whole stack, counted at {SAID}"
+        f"\nLearned: parameters of the whole stack, counted at {SAID}"
         + (f"; as {' and '.join(given)}" if given else "")
         + ". Extrapolates: published results beyond the trained length.",
         style="dim",

@@ -11,13 +11,16 @@ from rich.table import Table
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal as it is; 80 columns when writing to a pipe or a file."""
+    """The terminal as it is, but no narrower than tables are; 80 columns into a pipe or a file."""
     stream = sys.stderr if stderr else sys.stdout
     if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
         stream.reconfigure(errors="replace")
     fixed = None if stream.isatty() or "COLUMNS" in os.environ else 80
     # No markup: square brackets are shapes and extras here, not styles.
-    return Console(stderr=stderr, width=fixed, highlight=False, emoji=False, markup=False)
+    out = Console(stderr=stderr, width=fixed, highlight=False, emoji=False, markup=False)
+    # A terminal wraps a line that is too long; a table that is too narrow cuts its numbers.
+    out.width = max(out.width, 80)
+    return out
 
 
 def coloured(out: Console) -> bool:

@@ -17,7 +17,9 @@ def run(
             metavar="FILE", help="write a .png, .svg or .html file instead of drawing here"
         ),
     ] = None,
-    length: Annotated[int, tyro.conf.arg(metavar="N", help="how many tokens")] = 128,
+    length: Annotated[
+        int | None, tyro.conf.arg(metavar="N", help="how many tokens; 128 by default")
+    ] = None,
     causal: Annotated[bool, tyro.conf.arg(help="look back only, as a language model does")] = False,
     layer: Annotated[int, tyro.conf.arg(metavar="N", help="which layer, from 0")] = 0,
     draw: Annotated[
@@ -42,10 +44,6 @@ def run(
     from ordinate.cli.output import console
     from ordinate.cli.picture import picture
 
-    if not 4 <= length <= 1024:
-        raise ValueError(f"--length is between 4 and 1024, got {length}")
-    if layer < 0:
-        raise ValueError(f"--layer counts from 0, got {layer}")
     if out is not None:
         from ordinate.cli import figure
 
@@ -53,7 +51,11 @@ def run(
     if draw and state:
         raise ValueError("--draw and --state both say what was learned: give one")
     given = subject.sized(sizes)
-    given["layers"] = max(given["layers"], layer + 1)
+    length = min(128, given["max_len"]) if length is None else length
+    if not 4 <= length <= 1024:
+        raise ValueError(f"--length is between 4 and 1024, got {length}")
+    if not 0 <= layer < given["layers"]:
+        raise ValueError(f"--layer counts from 0 to {given['layers'] - 1}, got {layer}")
     position, learned = subject.made(method, given, draw=draw), "at initialisation"
     if state is not None:
         subject.learn(position, state)

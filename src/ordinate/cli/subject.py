@@ -113,12 +113,18 @@ def learn(position: Position, path: str) -> None:
     if not tensors:
         raise ValueError(f"--state: {path} holds more than tensors: save model.state_dict()")
     first = next(iter(own))
+    fits = {}
     for key in (key for key in state if key.endswith(first)):
         prefix = key.removesuffix(first)
         found = {name: state.get(prefix + name) for name in own}
         if all(t is not None and t.shape == own[name].shape for name, t in found.items()):
-            position.load_state_dict(found)
-            return
+            fits[prefix] = found
+    if len(fits) > 1:
+        several = ", ".join(prefix.removesuffix(".") for prefix in fits)
+        raise ValueError(f"--state: {path} holds several: save the state of one of {several}")
+    if fits:
+        position.load_state_dict(fits.popitem()[1])
+        return
     shapes = ", ".join(f"{name} {list(t.shape)}" for name, t in own.items())
     raise ValueError(f"--state: {path} holds no {shapes}: give the model's sizes with --sizes")
 
@@ -158,8 +164,8 @@ def one_line(position: Position) -> str:
     said += ["causal only"] if facts.causal_only else []
     said += ["extrapolates"] if facts.extrapolates else []
     said += [f"{count:,} parameters" if count else "no parameters"]
-    paper = reference(facts.paper[0])
-    return ", ".join([*said, f"{paper.by} {paper.year}"])
+    papers = "; ".join(f"{p.by} {p.year}" for p in map(reference, facts.paper))
+    return ", ".join([*said, papers])
 
 
 def space(position: Position, scene: Scene) -> Space:

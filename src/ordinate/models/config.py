@@ -73,8 +73,13 @@ class Config:
             )
         if self.output == "tokens" and self.vocab is None:
             raise ValueError("output='tokens' gives a score to every token id: give vocab")
-        if self.output in ("classes", "numbers") and self.outputs is None:
+        pooled = self.output in ("classes", "numbers")
+        if pooled and self.outputs is None:
             raise ValueError(f"output={self.output!r} needs to know how many: give outputs")
+        if not pooled and self.outputs is not None:
+            raise ValueError(
+                f"outputs={self.outputs} is for output='classes' or 'numbers', got {self.output!r}"
+            )
 
     @property
     def width(self) -> int:

@@ -44,6 +44,8 @@ class Transformer(nn.Module):
             )
         if isinstance(position, tuple) and not both:
             raise ValueError(f"kind={config.kind!r} has one stack: give one position, not a pair")
+        if not both and cross != "none":
+            raise ValueError(f"kind={config.kind!r} has no cross-attention: leave out cross")
         pair = position if isinstance(position, tuple) else (position, position)
         if len(pair) != 2 or (both and isinstance(pair[0], Position) and pair[0] is pair[1]):
             raise ValueError("a pair of positions is two methods, one for each stack")
