@@ -12,8 +12,7 @@ import ordinate as od
 from ordinate.methods import INDEX, find
 
 HOUSE = Path(__file__).parents[2]
-PAGES = ("README.md",
-    "docs/index.md", *(f"docs/{name}.md" for name in (
+PAGES = ("README.md", "docs/index.md", *(f"docs/{name}.md" for name in (
     "quickstart", "models", "backends", "testing", "interface", "write-your-own",
 )))  # fmt: skip
 BLOCK = re.compile(r"(<!-- not run -->\n)?^```python\n(.*?)^```$", re.M | re.S)
