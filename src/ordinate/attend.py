@@ -79,9 +79,14 @@ class Attend:
         return self.space_q is not None
 
     @property
+    def unit(self) -> bool:
+        """Whether gaps of positions are gaps of indices."""
+        return self.space.unit and not self.cross
+
+    @property
     def wide(self) -> torch.dtype:
         """The type to compute angles, tables and slopes in: float32, or float64 for float64."""
-        return torch.float64 if self.q.dtype == torch.float64 else torch.float32
+        return torch.promote_types(self.q.dtype, torch.float32)
 
     @property
     def offset(self) -> int:
@@ -109,7 +114,6 @@ class Attend:
     def tile(self) -> Tile:
         """The whole square as one block."""
         n, m = self.q.shape[2], self.k.shape[2]
-        unit = self.space.unit and not self.cross
         special = None
         sq, sk = self.special_q, self.space.special
         if sq is not None or sk is not None:
@@ -118,7 +122,7 @@ class Attend:
                 for s, size in ((sq, n), (sk, m))
             )
             special = (q[:, :, None] | k[:, None, :])[:, None]
-        low = -(n - 1 + self.offset) if unit else None
+        low = -(n - 1 + self.offset) if self.unit else None
         # Real positions keep their precision until gaps are taken, and enter as wide as scores.
         q, k = (
             p.to(self.wide) if p.dtype == torch.float32 else p for p in (self.pos_q, self.pos_k)
@@ -138,7 +142,7 @@ class Attend:
     def reach(self) -> tuple[int, int]:
         """The lowest and highest gap, as whole numbers, for methods that tabulate distances."""
         n, m = self.q.shape[2], self.k.shape[2]
-        if self.space.unit and not self.cross:
+        if self.unit:
             return -(n - 1 + self.offset), m - 1 - self.offset
         q, k = self.pos_q[..., 0], self.pos_k[..., 0]
         return int((k.amin(1) - q.amax(1)).min()), int((k.amax(1) - q.amin(1)).max())

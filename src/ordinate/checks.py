@@ -55,11 +55,7 @@ def check(position: Position, a: Attend) -> None:
                 f"make it with layers={a.layer + 1}"
             )
         for p in part.parameters():
-            if p.device != a.q.device:
-                raise ValueError(
-                    f"{part.name} is on {p.device} and the queries on {a.q.device}: "
-                    f'move it with .to("{a.q.device}")'
-                )
+            beside(p, part.name, a.q.device)
 
 
 def shapes(q: Tensor, k: Tensor, v: Tensor, layout: str = "bhnd") -> None:
@@ -86,13 +82,43 @@ def shapes(q: Tensor, k: Tensor, v: Tensor, layout: str = "bhnd") -> None:
         )
 
 
-def places(space: Space, name: str, b: int, n: int, device: torch.device) -> None:
-    """Refuses places for another number of tokens, or on another device."""
+def beside(x: Tensor, name: str, device: torch.device) -> None:
+    """Refuses a tensor that is not where the queries are."""
+    if x.device != device:
+        raise ValueError(
+            f'{name} is on {x.device} and the queries on {device}: move it with .to("{device}")'
+        )
+
+
+def located(
+    position_ids: Tensor | Space | None,
+    key_position_ids: Tensor | Space | None,
+    b: int,
+    n: int,
+    m: int,
+    device: torch.device,
+) -> tuple[Space | None, Space | None]:
+    """Where m keys are, and n queries if that is somewhere else, as far as a user has said."""
+    if key_position_ids is None:
+        if position_ids is None:
+            return None, None
+        return _places(position_ids, "position_ids", b, m, device), None
+    if position_ids is None:
+        raise ValueError(
+            "key_position_ids say where the keys are: give position_ids of the queries"
+        )
+    keys = _places(key_position_ids, "key_position_ids", b, m, device)
+    return keys, _places(position_ids, "position_ids", b, n, device)
+
+
+def _places(ids: Tensor | Space, name: str, b: int, n: int, device: torch.device) -> Space:
+    if not isinstance(ids, Tensor | Space):
+        raise ValueError(
+            f"{name} is a tensor of positions, or an od.Space, got {type(ids).__name__}"
+        )
+    space = ids if isinstance(ids, Space) else Space.points(ids)
     shape = list(space.positions.shape)
     if shape[0] not in (1, b) or shape[1] != n:
         raise ValueError(f"{name} is [{n}], [{b}, {n}] or [{b}, {n}, axes], got shape {shape}")
-    if space.positions.device != device:
-        raise ValueError(
-            f"{name} is on {space.positions.device} and the queries on {device}: "
-            f'move it with .to("{device}")'
-        )
+    beside(space.positions, name, device)
+    return space

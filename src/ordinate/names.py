@@ -145,7 +145,7 @@ def _one(piece: str, sizes: dict[str, int | None], extra: dict[str, Any]) -> Pos
     if missing:
         dim, heads = sizes["dim"], sizes["heads"]
         if missing == ["head_dim"] and dim and heads:
-            raise ValueError(f"dim={dim} does not split into {heads} heads: give head_dim too")
+            head_width(dim, heads)
         example = f'od.make("{head}", {", ".join(f"{key}=…" for key in missing)})'
         raise ValueError(f"{head} needs {' and '.join(missing)}: write {example}")
     position = cls(**arguments)
@@ -158,6 +158,20 @@ def _one(piece: str, sizes: dict[str, int | None], extra: dict[str, Any]) -> Pos
     if layers and not any(map(only.acts, range(layers))):
         raise ValueError(f"on={on} names none of the layers 0 … {layers - 1}")
     return only
+
+
+def head_width(dim: int, heads: int) -> int:
+    """The width of a head, if all are as wide as they can be."""
+    if dim % heads:
+        raise ValueError(f"dim={dim} does not split into {heads} heads: give head_dim too")
+    return dim // heads
+
+
+def declared(cls: type[Position], text: str) -> dict[str, Any]:
+    """ "clip=4,shared=true" as values of the types that a class declares for its options."""
+    hints = typing.get_type_hints(cls.__init__)
+    written = parse(f"{cls.__name__}:{text}")[2]
+    return {key: convert(key, value, hints.get(key, str)) for key, value in written.items()}
 
 
 def convert(name: str, value: Any, hint: Any) -> Any:

@@ -28,7 +28,6 @@ def stated(
     *,
     causal: bool,
     layer: int,
-    like: Tensor | None = None,
 ) -> Attend:
     """The problem that a method states for n queries of nothing in particular."""
     require(position, frozenset(), "plain numbers")
@@ -78,29 +77,19 @@ def rotate(
     key_position_ids: Tensor | None,
     layer: int,
 ) -> tuple[Tensor, Tensor]:
-    from ordinate.checks import check, places, shapes
+    from ordinate.checks import check, located, shapes
 
     require(position, frozenset(), "plain q and k")
     shapes(q, k, k)
     n, m = q.shape[2], k.shape[2]
     if n > m and key_position_ids is None:
         raise ValueError(f"{n} queries for {m} keys: give position_ids and key_position_ids")
-    if position_ids is None and key_position_ids is not None:
-        raise ValueError(
-            "key_position_ids say where the keys are: give position_ids of the queries"
-        )
     if position_ids is not None and key_position_ids is None and n != m:
         raise ValueError(
             f"{n} queries and {m} keys need positions each: give position_ids and key_position_ids"
         )
-    space, space_q = Space.line(m, device=k.device), None
-    ids = position_ids if key_position_ids is None else key_position_ids
-    if ids is not None:
-        space = Space.points(ids)
-        places(space, "position_ids", len(k), m, k.device)
-    if key_position_ids is not None and position_ids is not None:
-        space_q = Space.points(position_ids)
-        places(space_q, "position_ids", len(q), n, q.device)
+    space, space_q = located(position_ids, key_position_ids, len(q), n, m, k.device)
+    space = Space.line(m, device=k.device) if space is None else space
     # Turning asks for no mask; causal ones let the methods pass that want it.
     mask = Mask(causal=position.facts.causal_only and space_q is None)
     a = Attend(q, k, k, space, 1.0, mask, space_q=space_q, layer=layer)

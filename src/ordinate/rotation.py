@@ -32,7 +32,7 @@ class Rotation:
 
     def turn(self, x: Tensor, pos: Tensor, *, key: bool, special: Tensor | None = None) -> Tensor:
         """`x` [b, h, n, d] at positions `pos` [b|1, n, axes]; special tokens [b|1, n] stay put."""
-        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        wide = torch.promote_types(x.dtype, torch.float32)
         pos = pos.to(wide)
         angle = self.angles(pos, *self.tensors)
         if angle.ndim == 3:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ordinate import backends
 from ordinate.attend import Attend
-from ordinate.checks import check, places, shapes
+from ordinate.checks import beside, check, located, shapes
 from ordinate.describe import describe
 from ordinate.masks import Mask
 from ordinate.names import make
@@ -98,24 +98,16 @@ def problem(
     mask = _mask(mask, (b, h, n, m), q.device)
     valid = mask.valid
     documents = None if cu_seqlens is None else _documents(cu_seqlens, b, m)
-    space_q = None
-    if key_position_ids is not None:
-        if position_ids is None:
-            raise ValueError(
-                "key_position_ids say where the keys are: give position_ids of the queries"
-            )
-        if documents is not None:
-            raise ValueError("cu_seqlens pack one sequence: they mean nothing between two")
-        space = _placed(key_position_ids, "key_position_ids", b, m, q.device).but(valid=valid)
-        space_q = _placed(position_ids, "position_ids", b, n, q.device)
-    elif n > m:
+    if key_position_ids is not None and documents is not None:
+        raise ValueError("cu_seqlens pack one sequence: they mean nothing between two")
+    if key_position_ids is None and n > m:
         raise ValueError(
             f"{n} queries for {m} keys: in self-attention the queries are the last keys"
         )
-    elif position_ids is None:
+    space, space_q = located(position_ids, key_position_ids, b, n, m, q.device)
+    if space is None:
         space = Space.line(m, device=q.device, valid=valid, documents=documents)
     else:
-        space = _placed(position_ids, "position_ids", b, m, q.device)
         space = space.but(valid=valid, documents=documents)
     a = Attend(
         q, k, v, space,
@@ -178,16 +170,6 @@ def _stated(given: tuple[Any, ...], options: dict[str, Any]) -> Attend:
     return problem(*given, **options)
 
 
-def _placed(ids: Tensor | Space, name: str, b: int, n: int, device: torch.device) -> Space:
-    if not isinstance(ids, Tensor | Space):
-        raise ValueError(
-            f"{name} is a tensor of positions, or an od.Space, got {type(ids).__name__}"
-        )
-    space = ids if isinstance(ids, Space) else Space.points(ids)
-    places(space, name, b, n, device)
-    return space
-
-
 def _mask(
     mask: Tensor | Mask | None, shape: tuple[int, int, int, int], device: torch.device
 ) -> Mask:
@@ -203,10 +185,8 @@ def _mask(
         mask = Mask(valid=mask.bool()) if mask.ndim == 2 else Mask(dense=mask.bool())
     dense, valid, ids = mask.dense, mask.valid, mask.documents
     for t in (dense, valid, ids):
-        if t is not None and t.device != device:
-            raise ValueError(
-                f'mask is on {t.device} and the queries on {device}: move it with .to("{device}")'
-            )
+        if t is not None:
+            beside(t, "mask", device)
     if valid is not None and list(valid.shape) != [b, m]:
         raise ValueError(
             f"a mask of two dimensions is padding, [b, m] = {[b, m]}, got {list(valid.shape)}"

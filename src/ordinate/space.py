@@ -110,6 +110,14 @@ class Space:
     def axes(self) -> int:
         return self.positions.shape[2]
 
+    @property
+    def idle(self) -> Tensor | None:
+        """[b|1, m], True for padding and special tokens, whose positions nothing reads."""
+        padding = None if self.valid is None else ~self.valid
+        if padding is None or self.special is None:
+            return self.special if padding is None else padding
+        return padding | self.special
+
     def last(self, n: int) -> Tensor:
         """The positions of the last `n` tokens, [b|1, n, axes]."""
         return self.positions[:, self.size - n :]

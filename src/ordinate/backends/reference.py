@@ -31,18 +31,18 @@ def weights(a: Attend) -> Tensor:
     """The attention maps [b, h, n, m], before dropout, in float32 or wider."""
     tile = a.tile
     s = scores(a, tile)
-    rows = a.rows
+    rows, allowed = a.rows, a.allowed()
+    hidden = None if allowed is None else ~allowed
+
+    def masked(s: Tensor) -> Tensor:
+        return s if hidden is None else s.masked_fill(hidden, -torch.inf)
+
     for term in a.terms:
         if term not in rows:
             s = step(term, s, tile)
-    allowed = a.allowed()
-    if allowed is not None:
-        s = s.masked_fill(~allowed, -torch.inf)
-        for term in rows:
-            s = step(term, s, tile).masked_fill(~allowed, -torch.inf)
-    else:
-        for term in rows:
-            s = step(term, s, tile)
+    s = masked(s)
+    for term in rows:
+        s = masked(step(term, s, tile))
     return (a.norm or Softmax()).weights(s, tile, a.mask)
 
 

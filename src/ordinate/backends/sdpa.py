@@ -48,13 +48,13 @@ def refuses(a: Attend) -> str:
 def _refuses_distance(a: Attend) -> str:
     if a.q.device.type != "cpu":
         return f"on {a.q.device.type} torch's kernels copy a strided bias to a matrix of all pairs"
-    if a.tile.low is None or any(isinstance(t, Distance) and t.coord for t in a.terms):
+    if not a.unit or any(isinstance(t, Distance) and t.coord for t in a.terms):
         return "a distance bias is a view of one vector only where positions go in unit steps"
     if any(isinstance(t, Dense) for t in a.terms) or not a.mask.by_index:
         return "a distance bias beside padding, documents or a dense bias is a matrix of all pairs"
     if not a.mask.current:
         return "beside a distance bias the kernel wants every token to see itself"
-    if a.tile.special is not None:
+    if a.space.special is not None:
         return "a distance bias that skips special tokens is a matrix of all pairs"
     if a.dropout:
         return "with dropout torch's CPU kernel would make the matrix of all pairs"
@@ -76,8 +76,8 @@ def run(a: Attend) -> Tensor:
         bias = allowed = allowed | ~seen
     if a.terms:
         bias = functools.reduce(operator.add, (t.bias for t in a.terms if isinstance(t, Dense)))
-        if a.tile.special is not None:
-            bias = bias.masked_fill(a.tile.special, 0)
+        if (special := a.tile.special) is not None:
+            bias = bias.masked_fill(special, 0)
         bias = bias.to(a.wide).expand(*bias.shape[:2], n, m)
         bias = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
     out = scaled_dot_product_attention(

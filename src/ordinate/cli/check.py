@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-import typing
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -168,19 +167,17 @@ def written(method: type, options: tuple[str, ...]) -> dict[str, Any]:
     """Options as the constructor declares them."""
     import inspect
 
-    from ordinate.names import SIZES, convert, nearest, parse
+    from ordinate.names import SIZES, declared, nearest, parse
 
     takes = [key for key in inspect.signature(method).parameters if key not in SIZES]
-    hints = typing.get_type_hints(method.__init__)
-    given = {}
-    for key, value in parse(f"{method.__name__}:{','.join(options)}")[2].items():
+    text = ",".join(options)
+    for key in parse(f"{method.__name__}:{text}")[2]:
         if key in SIZES:
             raise ValueError(f"{key} is a size, which the contract sets: leave it out")
         if key not in takes:
             has = f"it takes {', '.join(takes)}" if takes else "it takes none"
             raise ValueError(f"{method.__name__} has no option {key!r}{nearest(key, takes)}; {has}")
-        given[key] = convert(key, value, hints.get(key, str))
-    return given
+    return declared(method, text)
 
 
 def _near(word: str, words: list[str]) -> str:

@@ -15,7 +15,7 @@ from ordinate.cite import reference
 from ordinate.facts import NEEDS
 from ordinate.masks import Mask
 from ordinate.methods import INDEX, find
-from ordinate.names import SIZES, convert, make, parse, split
+from ordinate.names import SIZES, convert, head_width, make, parse, split
 from ordinate.position import Position, Sources, leaves
 from ordinate.space import Space
 from ordinate.testing.case import draw as draw_parameters
@@ -90,11 +90,7 @@ def sized(text: str) -> dict[str, int]:
         raise ValueError(f"{unknown[0]} is no size: --sizes takes {', '.join(SIZES)}")
     sizes = {**MADE, **{key: convert(key, value, int) for key, value in written.items()}}
     if "head_dim" not in written:
-        if sizes["dim"] % sizes["heads"]:
-            raise ValueError(
-                f"dim={sizes['dim']} does not split into {sizes['heads']} heads: give head_dim too"
-            )
-        sizes["head_dim"] = sizes["dim"] // sizes["heads"]
+        sizes["head_dim"] = head_width(sizes["dim"], sizes["heads"])
     return sizes
 
 
@@ -105,6 +101,7 @@ def learn(position: Position, path: str) -> None:
     except OSError as error:
         raise ValueError(f"--state: {error.strerror}: {path}") from None
     except Exception:
+        # What is no state dict fails in as many ways as there are files.
         raise ValueError(f"--state: {path} is no state dict saved by torch.save") from None
     own = position.state_dict()
     tensors = isinstance(state, dict) and all(isinstance(t, Tensor) for t in state.values())

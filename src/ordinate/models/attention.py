@@ -11,6 +11,7 @@ from ordinate.attend import Attend
 from ordinate.checks import check
 from ordinate.masks import Mask
 from ordinate.models.cache import Keys
+from ordinate.names import head_width
 from ordinate.position import Position, Sources
 from ordinate.space import Space
 from ordinate.tensors import exactly
@@ -33,12 +34,10 @@ class Attention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if head_dim is None and dim % heads:
-            raise ValueError(f"dim={dim} does not split into {heads} heads: give head_dim too")
         if heads % (kv_heads or heads):
             raise ValueError(f"{heads} query heads do not group over {kv_heads} key heads")
         self.heads, self.kv_heads = heads, kv_heads or heads
-        self.head_dim, self.dropout = head_dim or dim // heads, dropout
+        self.head_dim, self.dropout = head_dim or head_width(dim, heads), dropout
         wide, narrow = self.heads * self.head_dim, self.kv_heads * self.head_dim
         if not key_projection and dim != narrow:
             raise ValueError(

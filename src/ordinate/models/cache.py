@@ -33,7 +33,8 @@ class Keys:
         return k, v, kept
 
     def stored(self) -> tuple[Tensor, Tensor]:
-        return tuple(self._buffers[name][:, :, : self.length] for name in ("k", "v"))  # type: ignore[return-value]
+        k, v = (self._buffers[name][:, :, : self.length] for name in ("k", "v"))
+        return k, v
 
     def settle(self, a: Attend) -> Attend:
         """Stores the rotation of the new keys of a stated problem, if it may be stored."""
@@ -101,7 +102,7 @@ class Cache:
         if not 0 <= length <= len(self):
             raise ValueError(f"the cache holds {len(self)} tokens, it cannot go back to {length}")
         if length == 0:
-            return self.clear()
+            self.clear()
         if self.inputs is not None:
             self.inputs = self.inputs[:, :length]
         if self.valid is not None:
@@ -109,7 +110,6 @@ class Cache:
         for (_, kind), keys in self._layers.items():
             if kind == "self":
                 keys.length, keys.turned = min(keys.length, length), min(keys.turned, length)
-        return None
 
     def drop_keys(self) -> None:
         """Forgets the keys and keeps the text, to compute it again."""
@@ -120,24 +120,17 @@ class Cache:
         old = self.inputs
         if old is not None and old.shape[0] != x.shape[0]:
             raise ValueError(f"the cache holds {old.shape[0]} texts, got {x.shape[0]} new ones")
-        if valid is not None or self.valid is not None:
-            known = (self.valid, valid)
-            sizes = (len(self), x.shape[1])
-            if valid is not None and list(valid.shape) != [*x.shape[:2]]:
-                raise ValueError(
-                    f"beside a cache valid is that of the new tokens, {[*x.shape[:2]]}, got "
-                    f"{list(valid.shape)}"
-                )
-            parts = [
-                x.new_ones(x.shape[0], n, dtype=torch.bool) if part is None else part
-                for part, n in zip(known, sizes, strict=True)
-            ]
-            self.valid = cat(parts, 1)
-            if valid is not None and (self.valid[:, :-1] & ~self.valid[:, 1:]).any():
-                self.valid = known[0]
-                raise ValueError(
-                    "a cache goes on behind the last token: pad texts in front, not behind"
-                )
+        if valid is not None and list(valid.shape) != [*x.shape[:2]]:
+            raise ValueError(
+                f"beside a cache valid is that of the new tokens, {[*x.shape[:2]]}, got "
+                f"{list(valid.shape)}"
+            )
+        whole = joined(self.valid, len(self), valid, x)
+        if valid is not None and whole is not None and (whole[:, :-1] & ~whole[:, 1:]).any():
+            raise ValueError(
+                "a cache goes on behind the last token: pad texts in front, not behind"
+            )
+        self.valid = whole
         self.inputs = x.detach() if old is None else cat([old, x.detach()], 1)
         return self.inputs, self.valid
 
@@ -176,3 +169,14 @@ class Memory:
         self.tokens, self.valid = (
             None if t is None else t[:, -self.length :] for t in (space.tokens, space.valid)
         )
+
+
+def joined(old: Tensor | None, m: int, new: Tensor | None, x: Tensor) -> Tensor | None:
+    """Which of m earlier tokens and those of `x` are valid, [b, m + n]; None for all."""
+    if old is None and new is None:
+        return None
+    old, new = (
+        x.new_ones(len(x), size, dtype=torch.bool) if part is None else part
+        for part, size in ((old, m), (new, x.shape[1]))
+    )
+    return cat([old, new], 1)

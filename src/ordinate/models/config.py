@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ordinate.names import nearest
+from ordinate.names import head_width, nearest
 
 Kind = Literal["encoder", "decoder", "encoder-decoder"]
 Output = Literal["tokens", "classes", "numbers", "hidden"]
@@ -62,10 +62,8 @@ class Config:
                 raise ValueError(f"{name} is one of {', '.join(allowed)}, got {value!r}{hint}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is at least 0 and below 1, got {self.dropout}")
-        if self.head_dim is None and self.dim % self.heads:
-            raise ValueError(
-                f"dim={self.dim} does not split into {self.heads} heads: give head_dim too"
-            )
+        if self.head_dim is None:
+            head_width(self.dim, self.heads)
         if self.kv_heads is not None and self.heads % self.kv_heads:
             raise ValueError(
                 f"{self.heads} query heads do not group over {self.kv_heads} key heads: "
@@ -84,7 +82,7 @@ class Config:
     @property
     def width(self) -> int:
         """The width of a head."""
-        return self.head_dim or self.dim // self.heads
+        return self.head_dim or head_width(self.dim, self.heads)
 
 
 def _whole(name: str, value: object) -> None:

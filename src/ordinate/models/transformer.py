@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, cat, nn
 
-from ordinate.models.cache import Cache, Memory
+from ordinate.models.cache import Cache, Memory, joined
 from ordinate.models.config import Config
 from ordinate.models.heads import Head
 from ordinate.models.stack import Stack, placed
@@ -144,10 +144,7 @@ class Transformer(nn.Module):
             )
         if m and memory.tokens is not None:
             whole = cat([memory.tokens, x], 1)
-        if valid is not None or memory.valid is not None:
-            old = memory.valid if memory.valid is not None else x.new_ones(len(x), m).bool()
-            new = valid if valid is not None else x.new_ones(x.shape[:2]).bool()
-            valid = cat([old, new], 1)
+        valid = joined(memory.valid, m, valid, x)
         space = placed(stack, x, whole, space, valid, None, size=m + x.shape[1])
         return self.head(stack(x, space, memory=memory, context=context, backend=backend), space)
 

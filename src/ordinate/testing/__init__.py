@@ -14,10 +14,10 @@ from typing import Any, Literal
 import torch
 
 from ordinate.methods import find, names
-from ordinate.names import make
+from ordinate.names import declared, make
 from ordinate.position import Position
 from ordinate.testing import claims, exactness, sequences, statements
-from ordinate.testing.case import Broken, Case, Skipped, Subject, taking
+from ordinate.testing.case import FULL, Broken, Case, Skipped, Subject, taking
 
 __all__ = ["CONTRACTS", "Result", "Subject", "check", "of", "run", "subjects"]
 
@@ -59,16 +59,10 @@ def subjects(*chosen: str, variants: bool = True) -> list[Subject]:
 
 def of(method: type[Position]) -> list[Subject]:
     """A class of your own, each of its `variants` included."""
-    from ordinate.names import convert, parse
-
     plain = taking(method)
     found = [Subject(plain, method.__name__)]
     for option in method.variants:
-        _, _, written = parse(f"x:{option}")
-        import typing
-
-        hints = typing.get_type_hints(method.__init__)
-        values = {k: convert(k, v, hints.get(k, str)) for k, v in written.items()}
+        values = declared(method, option)
 
         def made(values: dict[str, Any] = values, **sizes: Any) -> Position:
             return plain(**sizes, **values)
@@ -118,7 +112,7 @@ def _variants(name: str) -> tuple[str, ...]:
 def _required(name: str) -> bool:
     """Whether a name alone does not make the method, which needs an option."""
     try:
-        make(name, dim=24, heads=3, head_dim=8, layers=2, max_len=64)
+        make(name, **FULL)
     except ValueError:
         return True
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,11 @@ class Case:
     def __init__(self, subject: Subject, dtype: torch.dtype, device: str = "cpu") -> None:
         self.subject, self.dtype, self.device = subject, dtype, torch.device(device)
         self.facts = self.make().facts
+
+    @property
+    def directions(self) -> tuple[bool, ...]:
+        """The values of `causal` that the method may be run with."""
+        return (True,) if self.facts.causal_only else (True, False)
 
     @property
     def tolerance(self) -> float:
@@ -223,8 +229,6 @@ def draw(position: Position, seed: int = SEED) -> None:
 
 def taking(make: Callable[..., Position]) -> Callable[..., Position]:
     """A class, or a function, called with those of the sizes that it has arguments for."""
-    import inspect
-
     names = inspect.signature(make).parameters
 
     def made(**sizes: Any) -> Position:

@@ -96,7 +96,7 @@ def cross(case: Case) -> None:
 def integer(case: Case) -> None:
     """Real positions are refused, or mean what whole ones mean where they agree."""
     position, whole = case.make(), case.place(torch.arange(N))
-    real = whole.to(torch.float64 if case.dtype == torch.float64 else torch.float32)
+    real = whole.to(torch.promote_types(case.dtype, torch.float32))
     if case.facts.integer:
         return _refused(
             case, lambda: case.run(position, case.x(), case.points(real)), "a real number"

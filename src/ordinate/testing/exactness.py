@@ -183,7 +183,7 @@ def finite(case: Case) -> None:
     skip_if(case.grid, "a grid has no length")
     position, end = case.make(), case.facts.max_len
     n = 4 * FULL["max_len"] if end is None else min(end, 512)
-    for causal in (True,) if case.facts.causal_only else (True, False):
+    for causal in case.directions:
         y = case.run(position, case.x(n), case.space(n), causal=causal)
         demand(y.isfinite().all(), f"not finite at {n} tokens ({causal=})")
     if end is not None:

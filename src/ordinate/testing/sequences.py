@@ -100,7 +100,7 @@ def padding(case: Case) -> None:
     skip_if("seed" in case.facts.needs and case.facts.length_dependent, DRAWS)
     # So short a trained length that what depends on the length does so here.
     position, n, short = case.make(max_len=32 if case.facts.max_len else 4), 7, 5
-    for causal in (True,) if case.facts.causal_only else (True, False):
+    for causal in case.directions:
         alone = case.run(position, case.x(short)[:1], case.space(short, 1), causal=causal)
         for side, own in (("left", slice(n - short, n)), ("right", slice(0, short))):
             x, tokens = 50 * case.x(n), case.tokens(n)
@@ -124,7 +124,7 @@ def packing(case: Case) -> None:
     n, position = sum(sizes), case.make()
     ids = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))[None].to(case.device)
     start = torch.tensor([0] * sizes[0] + [sizes[0]] * sizes[1])
-    for causal in (True,) if case.facts.causal_only else (True, False):
+    for causal in case.directions:
         if case.grid:
             space = case.points(case.place(torch.arange(n) - start), documents=ids)
         else:
@@ -149,7 +149,7 @@ def stretched(case: Case) -> None:
     valid[:, places] = True
     x = 50 * case.x(n)
     x[:, places] = case.x(6)
-    for causal in (True,) if case.facts.causal_only else (True, False):
+    for causal in case.directions:
         on_line = case.run(position, x, case.space(n, valid=valid), causal=causal)[:, places]
         at = case.run(position, case.x(6), case.points(case.place(places)), causal=causal)
         case.same(at, on_line, f"tokens at positions {places.tolist()} ({causal=})")

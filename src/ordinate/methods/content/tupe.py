@@ -108,9 +108,8 @@ class TUPE(Position):
     def _rows(self, a: Attend) -> Tensor:
         """Positions as rows of the table [b|1, m]; padding and special tokens may be anywhere."""
         row = a.pos_k[..., 0]
-        for idle in (None if a.space.valid is None else ~a.space.valid, a.space.special):
-            if idle is not None:
-                row = row.masked_fill(idle, 0)
+        if (idle := a.space.idle) is not None:
+            row = torch.where(idle, 0, row)
         if not torch.compiler.is_compiling() and ((row < 0) | (row >= self.max_len)).any():
             raise ValueError(
                 f"tupe was made with max_len={self.max_len}, got positions from {int(row.min())} "

@@ -76,10 +76,8 @@ class Abacus(Position):
         digit = torch.zeros_like(tokens, dtype=torch.bool)
         for low, high in self.digits:
             digit = digit | ((tokens >= low) & (tokens <= high))
-        if space.valid is not None:
-            digit = digit & space.valid
-        if space.special is not None:
-            digit = digit & ~space.special
+        if (idle := space.idle) is not None:
+            digit = digit & ~idle
         place = torch.arange(space.size, device=tokens.device)
         before = torch.where(digit, -1, place)
         if space.documents is not None:

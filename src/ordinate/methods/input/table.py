@@ -72,7 +72,7 @@ class Table(Position):
         return self.vectors(self._places(Space.line(n, device=like.device), n, like.dtype), 0)[0]
 
     def _joined(self, x: Tensor, space: Space, layer: int) -> Tensor:
-        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        wide = torch.promote_types(x.dtype, torch.float32)
         p = self.vectors(self._places(space, x.shape[1], wide), layer).to(wide)
         if space.special is not None:
             p = torch.where(space.special[:, -x.shape[1] :, None], 0.0, p)
@@ -96,9 +96,8 @@ class Table(Position):
                 raise ValueError(f"{rule} position {space.size - 1}: {advice}")
             return pos
         # Padding and special tokens may sit anywhere: nothing reads their vectors.
-        for idle in (None if space.valid is None else ~space.valid, space.special):
-            if idle is not None:
-                pos = torch.where(idle[:, -n:], pos.clamp(0, size - 1), pos)
+        if (idle := space.idle) is not None:
+            pos = torch.where(idle[:, -n:], pos.clamp(0, size - 1), pos)
         if not torch.compiler.is_compiling():
             outside = pos[(pos < 0) | (pos >= size)]
             if len(outside):

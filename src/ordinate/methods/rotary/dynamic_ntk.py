@@ -56,7 +56,7 @@ class DynamicNTK(Position):
         self.pairing: Pairing = pairing
 
     def epoch(self, space: Space) -> Hashable:
-        if space.unit and space.valid is None and space.special is None:
+        if space.unit and space.idle is None:
             return max(space.size, self.max_len)
         return tuple(extent(space, torch.float32).clamp_min(self.max_len).tolist())
 
@@ -77,7 +77,6 @@ def extent(space: Space, dtype: torch.dtype) -> Tensor:
     """How far the tokens of each row reach, last minus first position plus one, [b|1]."""
     pos = space.positions[..., 0].to(dtype)
     low = high = pos
-    for idle in (None if space.valid is None else ~space.valid, space.special):
-        if idle is not None:
-            low, high = torch.where(idle, torch.inf, low), torch.where(idle, -torch.inf, high)
+    if (idle := space.idle) is not None:
+        low, high = torch.where(idle, torch.inf, pos), torch.where(idle, -torch.inf, pos)
     return high.amax(-1) - low.amin(-1) + 1
