@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ordinate.dice import Dice
 from ordinate.masks import Mask
 from ordinate.norms import Norm
 from ordinate.rotation import Rotation
@@ -28,6 +29,7 @@ class Attend:
     norm:      how scores become weights; None is the softmax
     kept:      what `Position.remember` returned, for all keys, [b, m, ...]
     project_q, project_k: send [..., dim] through the layer's projections: [..., h|kv, d]
+    dice:      where dropout gets its numbers from; torch's own generator by default
     turned:    how many of the first keys already carry the rotations (a cache keeps them so)
     """
 
@@ -45,6 +47,7 @@ class Attend:
     norm: Norm | None = None
     values: Values | None = None
     dropout: float = 0.0
+    dice: Dice | None = None
     kept: Mapping[str, Tensor] = field(default_factory=dict)
     project_q: Callable[[Tensor], Tensor] | None = None
     project_k: Callable[[Tensor], Tensor] | None = None

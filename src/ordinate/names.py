@@ -9,6 +9,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
+from ordinate.files import NAMED
 from ordinate.position import Chain, Only, Position
 
 SIZES = ("dim", "heads", "head_dim", "layers", "max_len")
@@ -70,7 +71,9 @@ def split(name: str) -> list[str]:
 def parse(piece: str) -> tuple[str, str | None, dict[str, str]]:
     """ "randomized(rope:base=5):draw_from=9" as name, what is in parentheses, and options."""
     head, inner, tail = piece, None, ""
-    if "(" in piece:
+    if file := NAMED.match(piece):
+        head, tail = file[0], piece[file.end() + 1 :]
+    elif "(" in piece:
         head, rest = piece.split("(", 1)
         inner, closed, tail = rest.rpartition(")")
         if not closed:

@@ -18,7 +18,7 @@ def refuses(a: Attend) -> str:
 def run(a: Attend) -> Tensor:
     w, v = weights(a), repeated(a.v, a.q.shape[1])
     if a.dropout:
-        w = dropout(w, a.dropout)
+        w = dropout(w, a.dropout) if a.dice is None else a.dice.drop(w, a.dropout)
     out = w @ v.to(w.dtype)
     if a.values is not None:
         tile = a.tile

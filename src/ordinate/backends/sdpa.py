@@ -25,6 +25,8 @@ ROWS = 256
 
 
 def refuses(a: Attend) -> str:
+    if a.dropout and a.dice is not None:
+        return "torch's kernel draws its dropout itself, not from the dice"
     if a.score is not None or a.norm is not None or a.values is not None:
         what = "score" if a.score is not None else "norm" if a.norm is not None else "values"
         return f"torch's kernel cannot replace the {what}"

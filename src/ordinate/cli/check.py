@@ -1,12 +1,7 @@
 from __future__ import annotations
 
-import importlib.util
-import sys
-import traceback
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 import tyro
@@ -33,11 +28,13 @@ def run(
 
     from ordinate import testing
     from ordinate.cli.output import console, usable
+    from ordinate.files import load_class
+    from ordinate.position import Position
 
     path, colon, name = target.rpartition(":")
     if not colon or not path or not name:
         raise ValueError(f"write a file and a class, as mine.py:Mine, got {target!r}")
-    method = find(load(Path(path)), name, path)
+    method = load_class(path, name, Position)
     kind = torch.device(usable(device)).type
     subjects = testing.of(method)
     if options:
@@ -111,58 +108,6 @@ def report(out: Any, results: list[Any]) -> int:
     return 1 if count["fail"] else 0
 
 
-def load(path: Path) -> ModuleType:
-    """A file as a module; what goes wrong in it is one sentence with its line."""
-    if path.is_dir():
-        raise ValueError(f"{path} is a directory: name the file in it, as {path / 'mine.py'}:Mine")
-    if not path.is_file():
-        near = _near(path.name, [p.name for p in path.parent.glob("*.py")])
-        raise ValueError(f"there is no file {path}{near}")
-    spec = importlib.util.spec_from_file_location(f"checked_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is no Python file: its name ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ValueError(f"{path}, line {error.lineno}: {error.msg}") from None
-    except (Exception, SystemExit) as error:
-        own = [
-            f.lineno
-            for f in traceback.extract_tb(error.__traceback__)
-            if f.filename == str(path.resolve()) or f.filename == str(path)
-        ]
-        line = f", line {own[-1]}" if own else ""
-        raise ValueError(f"{path}{line}: {type(error).__name__}: {error}") from None
-    finally:
-        sys.path.pop(0)
-    return module
-
-
-def find(module: ModuleType, name: str, path: str) -> type:
-    """The method of that name in a module."""
-    from ordinate.position import Position
-
-    own = [
-        key
-        for key, value in vars(module).items()
-        if isinstance(value, type)
-        and issubclass(value, Position)
-        and value.__module__ == module.__name__
-    ]
-    found = getattr(module, name, None)
-    if found is None:
-        has = f"it has {', '.join(own)}" if own else "it has no subclass of ordinate.Position"
-        raise ValueError(f"{path} has no {name!r}{_near(name, own)}; {has}")
-    if not (isinstance(found, type) and issubclass(found, Position)):
-        raise ValueError(
-            f"{name} in {path} is no method: a method is a subclass of ordinate.Position"
-        )
-    return found
-
-
 def written(method: type, options: tuple[str, ...]) -> dict[str, Any]:
     """Options as the constructor declares them."""
     import inspect
@@ -178,9 +123,3 @@ def written(method: type, options: tuple[str, ...]) -> dict[str, Any]:
             has = f"it takes {', '.join(takes)}" if takes else "it takes none"
             raise ValueError(f"{method.__name__} has no option {key!r}{nearest(key, takes)}; {has}")
     return declared(method, text)
-
-
-def _near(word: str, words: list[str]) -> str:
-    from ordinate.names import nearest
-
-    return nearest(word, words)

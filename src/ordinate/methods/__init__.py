@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ordinate.files import NAMED, load_class
+
 if TYPE_CHECKING:
     from ordinate.position import Position
 
@@ -46,7 +48,12 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Position]:
-    """The class behind a name."""
+    """The class behind a name, or in a file: "mine.py:Mine"."""
+    if NAMED.fullmatch(name):
+        from ordinate.position import Position
+
+        file, cls = name.rsplit(":", 1)
+        return load_class(file, cls, Position)
     if name not in INDEX:
         from ordinate.names import nearest
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
+import torch
 from torch import Tensor, cat, nn
 
 from ordinate import backends
 from ordinate.attend import Attend
 from ordinate.checks import check
+from ordinate.dice import Dice
 from ordinate.masks import Mask
 from ordinate.models.cache import Keys
 from ordinate.names import head_width
@@ -44,6 +47,10 @@ class Attention(nn.Module):
                 f"without a key projection the keys are the tokens: dim={dim} must be "
                 f"kv_heads·head_dim = {self.kv_heads}·{self.head_dim}"
             )
+        #: The engine that solved the last problem, for records.
+        self.solved_by = ""
+        #: Told of every problem before it is solved; see `watched`.
+        self.watch: Callable[[Attend], None] | None = None
         self.q = nn.Linear(dim, wide)
         self.k = nn.Linear(dim, narrow) if key_projection else nn.Identity()
         self.v = nn.Linear(dim, narrow)
@@ -60,6 +67,7 @@ class Attention(nn.Module):
         memory: Tensor | None = None,
         keys: Keys | None = None,
         backend: str = "auto",
+        dice: Dice | None = None,
     ) -> Tensor:
         """Self-attention of `x` [b, n, dim], the last n tokens of `space`.
 
@@ -75,7 +83,7 @@ class Attention(nn.Module):
         turned = 0
         if keys is not None:
             turned, (k, v, kept) = keys.turned, keys.extend(k, v, kept)
-        a = self._problem(q, k, v, space, mask, layer, kept, turned=turned)
+        a = self._problem(q, k, v, space, mask, layer, kept, dice, turned=turned)
         check(position, a)
         with exactly(x):
             a = position.attend(a)
@@ -94,6 +102,7 @@ class Attention(nn.Module):
         layer: int = 0,
         keys: Keys | None = None,
         backend: str = "auto",
+        dice: Dice | None = None,
     ) -> Tensor:
         """Cross-attention from `x` [b, n, dim], the last of `space`, to `context` [b, m, dim]."""
         q = self.project_q(x).transpose(1, 2)
@@ -106,7 +115,7 @@ class Attention(nn.Module):
         here = space.last(x.shape[1])
         special = None if space.special is None else space.special[:, -x.shape[1] :]
         a = self._problem(
-            q, k, v, space_context, mask, layer, {}, space_q=Space(here, special=special)
+            q, k, v, space_context, mask, layer, {}, dice, space_q=Space(here, special=special)
         )
         check(position, a)
         with exactly(x):
@@ -134,6 +143,7 @@ class Attention(nn.Module):
         mask: Mask | None,
         layer: int,
         kept: Mapping[str, Tensor],
+        dice: Dice | None,
         *,
         space_q: Space | None = None,
         turned: int = 0,
@@ -143,9 +153,33 @@ class Attention(nn.Module):
             scale=self.head_dim**-0.5,
             mask=(mask or Mask()) & Mask(valid=space.valid, documents=space.documents),
             space_q=space_q, layer=layer, kept=kept, turned=turned,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=self.dropout if self.training else 0.0, dice=dice,
             project_q=self.project_q, project_k=self.project_k,
         )  # fmt: skip
 
     def _solve(self, a: Attend, backend: str) -> Tensor:
+        if self.watch is not None:
+            self.watch(a)
+        backend = backends.choose(a) if backend == "auto" else backend
+        if not torch.compiler.is_compiling():
+            self.solved_by = backend
         return self.out(backends.run(a, backend).transpose(1, 2).flatten(-2))
+
+
+@contextmanager
+def watched(model: nn.Module) -> Iterator[list[Attend]]:
+    """The problems that the attention layers of a model state meanwhile, in their order.
+
+    >>> with watched(model) as problems:                                     # doctest: +SKIP
+    ...     model(tokens)
+    >>> maps = [ordinate.backends.reference.weights(a) for a in problems]    # doctest: +SKIP
+    """
+    layers = [module for module in model.modules() if isinstance(module, Attention)]
+    problems: list[Attend] = []
+    for layer in layers:
+        layer.watch = problems.append
+    try:
+        yield problems
+    finally:
+        for layer in layers:
+            layer.watch = None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ordinate.dice import Dice
 from ordinate.facts import NEEDS
 from ordinate.masks import Mask
 from ordinate.models.attention import Attention
@@ -39,7 +40,7 @@ class Block(nn.Module):
             nn.Linear(dim, hidden), ACTIVATIONS[config.activation](), nn.Linear(hidden, dim)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(2 if between is None else 3))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,
@@ -52,6 +53,7 @@ class Block(nn.Module):
         memory: Tensor | None = None,
         cache: Cache | None = None,
         context: tuple[Tensor, Space, Position] | None = None,
+        dice: Dice | None = None,
     ) -> Tensor:
         pre = self.pre
         y = self.norms[0](x) if pre else x
@@ -59,22 +61,37 @@ class Block(nn.Module):
             memory = self.norms[0](memory)
         keys = None if cache is None else cache.layer(layer)
         y = self.attention(
-            y, position, space, mask=mask, layer=layer, memory=memory, keys=keys, backend=backend
-        )
-        x = x + self.dropout(y)
+            y, position, space, mask=mask, layer=layer, memory=memory, keys=keys,
+            backend=backend, dice=_at(dice, 6 * layer + 1),
+        )  # fmt: skip
+        x = x + self.dropout(y, _at(dice, 6 * layer + 2))
         x = x if pre else self.norms[0](x)
         if self.across is not None and context is not None:
             source, space_source, between = context
             y = self.norms[2](x) if pre else x
             keys = None if cache is None else cache.layer(layer, "across")
             y = self.across.across(
-                y, source, between, space, space_source, layer=layer, keys=keys, backend=backend
-            )
-            x = x + self.dropout(y)
+                y, source, between, space, space_source, layer=layer, keys=keys,
+                backend=backend, dice=_at(dice, 6 * layer + 3),
+            )  # fmt: skip
+            x = x + self.dropout(y, _at(dice, 6 * layer + 4))
             x = x if pre else self.norms[2](x)
         y = self.feed(self.norms[1](x) if pre else x)
-        x = x + self.dropout(y)
+        x = x + self.dropout(y, _at(dice, 6 * layer + 5))
         return x if pre else self.norms[1](x)
+
+
+class Dropout(nn.Dropout):
+    """Torch's, or by dice."""
+
+    def forward(self, x: Tensor, dice: Dice | None = None) -> Tensor:
+        if dice is None or not self.training:
+            return super().forward(x)
+        return dice.drop(x, self.p)
+
+
+def _at(dice: Dice | None, site: int) -> Dice | None:
+    return None if dice is None else dice.at(site)
 
 
 class Stack(nn.Module):
@@ -108,7 +125,7 @@ class Stack(nn.Module):
             Block(config, self.position, self.between) for _ in range(config.layers)
         )
         self.norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,
@@ -119,10 +136,11 @@ class Stack(nn.Module):
         memory: Memory | None = None,
         cache: Cache | None = None,
         context: tuple[Tensor, Space] | None = None,
+        dice: Dice | None = None,
     ) -> Tensor:
         """`x`, token ids [b, n] or vectors [b, n, dim], are the last n of `space`."""
         across = None if context is None or self.between is None else (*context, self.between)
-        x = self.dropout(self.embedded(x))
+        x = self.dropout(self.embedded(x), _at(dice, 0))
         mask, inputs = Mask(causal=self.causal), []
         for layer, block in enumerate(self.blocks):
             # Outside the block: a method may hand on another space.
@@ -130,7 +148,7 @@ class Stack(nn.Module):
                 x, space = self.position.embed(x, space, layer)
             inputs.append(x)
             behind = None if memory is None else memory.behind(layer)
-            args = (x, self.position, space, mask, layer, backend, behind, cache, across)
+            args = (x, self.position, space, mask, layer, backend, behind, cache, across, dice)
             if self.config.checkpoint and self.training and cache is None:
                 x = checkpoint(block, *args, use_reentrant=False)  # type: ignore[assignment]
             else:

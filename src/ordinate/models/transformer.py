@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, cat, nn
 
+from ordinate.dice import Dice
 from ordinate.models.cache import Cache, Memory, joined
 from ordinate.models.config import Config
 from ordinate.models.heads import Head
@@ -70,6 +71,7 @@ class Transformer(nn.Module):
         cache: Cache | None = None,
         memory: Memory | None = None,
         backend: str = "auto",
+        dice: Dice | None = None,
     ) -> Tensor:
         """`x`: token ids [b, n], or vectors [b, n, dim]; `source` likewise, for the encoder of an
         encoder–decoder.
@@ -79,6 +81,7 @@ class Transformer(nn.Module):
         space:     where the tokens are, if not on a line; with a cache or memory, of all of them
         cache:     `x` are new tokens after those of earlier calls; `valid` is theirs
         memory:    `x` is the next segment of a long text
+        dice:      what dropout is drawn with, so that it can be had again; by default torch's own
         """
         if self.decoder is None:
             assert self.encoder is not None
@@ -87,7 +90,7 @@ class Transformer(nn.Module):
             if source is not None or source_valid is not None or source_space is not None:
                 raise ValueError("source is for an encoder–decoder: use kind='encoder-decoder'")
             space = placed(self.encoder, x, x, space, valid, documents)
-            return self.head(self.encoder(x, space, backend=backend), space)
+            return self.head(self.encoder(x, space, backend=backend, dice=dice), space)
         if cache is not None:
             # A cache keeps no graph, so an output with a gradient would be a wrong one.
             with torch.no_grad():
@@ -95,13 +98,14 @@ class Transformer(nn.Module):
                     x, space, valid, documents, cache, memory, backend,
                     (source, source_space, source_valid),
                 )  # fmt: skip
-        context = self._context(x, source, source_space, source_valid, backend)
+        context = self._context(x, source, source_space, source_valid, backend, dice)
         if context is not None and documents is not None:
             raise ValueError("packed documents would share one source: give them as rows")
         if memory is not None:
-            return self._with_memory(x, space, valid, documents, memory, context, backend)
+            return self._with_memory(x, space, valid, documents, memory, context, backend, dice)
         space = placed(self.decoder, x, x, space, valid, documents)
-        return self.head(self.decoder(x, space, context=context, backend=backend), space)
+        hidden = self.decoder(x, space, context=context, backend=backend, dice=dice)
+        return self.head(hidden, space)
 
     def _context(
         self,
@@ -110,6 +114,7 @@ class Transformer(nn.Module):
         space: Space | None,
         valid: Tensor | None,
         backend: str,
+        dice: Dice | None = None,
     ) -> tuple[Tensor, Space] | None:
         """What the decoder looks at, and where it is."""
         if self.encoder is None:
@@ -121,11 +126,14 @@ class Transformer(nn.Module):
         if len(source) != len(x):
             raise ValueError(f"{len(x)} texts need as many sources, got {len(source)}")
         space = placed(self.encoder, source, source, space, valid, None)
-        return self.encoder(source, space, backend=backend), space
+        # The encoder's sites would be those of the decoder.
+        dice = None if dice is None else dice.at(-2)
+        return self.encoder(source, space, backend=backend, dice=dice), space
 
     def _with_memory(
         self, x: Tensor, space: Space | None, valid: Tensor | None, documents: Tensor | None,
         memory: Memory, context: tuple[Tensor, Space] | None, backend: str,
+        dice: Dice | None,
     ) -> Tensor:  # fmt: skip
         stack = self.decoder
         assert stack is not None
@@ -146,7 +154,8 @@ class Transformer(nn.Module):
             whole = cat([memory.tokens, x], 1)
         valid = joined(memory.valid, m, valid, x)
         space = placed(stack, x, whole, space, valid, None, size=m + x.shape[1])
-        return self.head(stack(x, space, memory=memory, context=context, backend=backend), space)
+        hidden = stack(x, space, memory=memory, context=context, backend=backend, dice=dice)
+        return self.head(hidden, space)
 
     def _with_cache(
         self, x: Tensor, space: Space | None, valid: Tensor | None, documents: Tensor | None,

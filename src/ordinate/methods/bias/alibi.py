@@ -51,18 +51,18 @@ class ALiBi(Position):
     def reset_parameters(self) -> None:
         if self.log_slopes is not None:
             with torch.no_grad():
-                self.log_slopes.copy_(torch.tensor(self._published()).log())
+                self.log_slopes.copy_(self._published(self.log_slopes).log())
 
-    def _published(self) -> list[float]:
+    def _published(self, like: Tensor) -> Tensor:
         ahead = self.heads // 2
-        if self.sides == "split":
-            return slopes(self.heads - ahead) + (slopes(ahead) if ahead else [])
-        return slopes(self.heads)
+        if self.sides == "split" and ahead:
+            return torch.cat([slopes(self.heads - ahead, like), slopes(ahead, like)])
+        return slopes(self.heads, like)
 
     def attend(self, a: Attend) -> Attend:
         sides, back = self.sides, self.heads - self.heads // 2
         if self.log_slopes is None:
-            m = torch.tensor(self._published(), dtype=a.wide, device=a.q.device)
+            m = self._published(a.q.new_empty(0, dtype=a.wide))
         else:
             m = self.log_slopes.exp()
 
@@ -79,8 +79,13 @@ class ALiBi(Position):
         return a.add(Distance(bias, m))
 
 
-def slopes(heads: int) -> list[float]:
-    """The published slopes for any number of heads."""
+def slopes(heads: int, like: Tensor) -> Tensor:
+    """The published slopes for any number of heads, of the type and on the device of `like`."""
     n = 2 ** math.floor(math.log2(heads))
-    regular = [2 ** (-8 * h / n) for h in range(1, n + 1)]
-    return regular + [2 ** (-4 * h / n) for h in range(1, 2 * (heads - n), 2)]
+
+    def exponents(first: int, end: int, step: int) -> Tensor:
+        return torch.arange(first, end, step, dtype=like.dtype, device=like.device)
+
+    # Made on the device: a copy from a list would make every call wait, and break a graph.
+    halves = torch.cat([-8 * exponents(1, n + 1, 1), -4 * exponents(1, 2 * (heads - n) + 1, 2)])
+    return torch.exp2(halves / n)

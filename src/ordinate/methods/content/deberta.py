@@ -139,7 +139,7 @@ def log_bucket(back: Tensor, mid: int, max_distance: int) -> Tensor:
     """DeBERTa v2's buckets: distances up to `mid` for themselves, then by their logarithm."""
     distance = back.abs()
     # As published, logarithms are in float32: wider ones would move a few borders.
-    top = torch.tensor((max_distance - 1) / mid, dtype=torch.float32, device=back.device).log()
+    top = torch.full((), (max_distance - 1) / mid, dtype=torch.float32, device=back.device).log()
     ratio = (distance.clamp_min(mid).float() / mid).log() / top
     far = (ratio * (mid - 1)).ceil().long() + mid
     return torch.where(distance <= mid, back, far * back.sign())

@@ -1,0 +1,63 @@
+"""Randomness that can be had again: numbers that are a function of where they are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+# Two rounds of multiply and xor-shift (the constants of murmur3's last mixing) scatter a counter
+# over 32 bits well enough that neighbours, seeds and sites are independent (tests/core/test_dice).
+FIRST, SECOND, GOLDEN = -2048144789, -1028477387, -1640531527
+
+
+@dataclass(frozen=True)
+class Dice:
+    """Dropout that depends on nothing but the seed, the site in the model, the row and the element.
+
+    So it is the same on every device, in a batch split over several, in a captured graph, in
+    several trials trained at once, and when a backward pass or a resumed run computes it again.
+
+    seed:  an int32 tensor [], another one for every step
+    row:   the first row of this batch, if it is part of a larger one
+    """
+
+    seed: Tensor
+    row: int = 0
+
+    def at(self, site: int) -> Dice:
+        """Other dice for another place in the model."""
+        far = ((site + 1) * GOLDEN + 2**31) % 2**32 - 2**31
+        # Not a sum: compiled under vmap, torch adds a number to integers in floating point.
+        return replace(self, seed=mixed(self.seed ^ far))
+
+    def drop(self, x: Tensor, p: float) -> Tensor:
+        """`x` [b, ...] with a share p of its elements zero, and the others larger by 1/(1-p)."""
+        return x if p == 0 else x * self.kept(x, p)
+
+    def kept(self, x: Tensor, p: float) -> Tensor:
+        """What `drop` multiplies `x` with; p is held to one part in 65,536."""
+        rows, width = x.shape[0], x[0].numel()
+        # One number of 32 bits serves two elements.
+        pairs = (width + 1) // 2
+        first = self.row * pairs
+        index = torch.arange(first, first + rows * pairs, device=x.device, dtype=torch.int32)
+        bits = mixed(index ^ self.seed).view(rows, pairs)
+        halves = torch.cat([bits & 0xFFFF, _shifted(bits, 16, 0xFFFF)], 1)
+        # The sign of the difference is the answer: comparing, which makes booleans, is ten times
+        # slower on a CPU.
+        keep = halves.sub_(round(p * 65536)).bitwise_right_shift_(31).add_(1)
+        return keep[:, :width].reshape(x.shape).to(x.dtype).mul_(1 / (1 - p))
+
+
+def mixed(x: Tensor) -> Tensor:
+    """Each int32 scattered over all 32 bits."""
+    x = (x ^ _shifted(x, 16, 0xFFFF)).mul_(FIRST)
+    x = x.bitwise_xor_(_shifted(x, 13, 0x7FFFF)).mul_(SECOND)
+    return x.bitwise_xor_(_shifted(x, 16, 0xFFFF))
+
+
+def _shifted(x: Tensor, by: int, mask: int) -> Tensor:
+    """A shift that draws in zeros, where torch's copies the sign."""
+    return (x >> by).bitwise_and_(mask)
