@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-all test-gpu lint format docs compare bench clean
+.PHONY: help setup browser test test-all test-gpu lint format docs compare bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,10 +27,17 @@ $(STAMP): pyproject.toml constraints.txt
 		$(BIN)/python -m pip install -qq --editable '.[dev]'
 	@touch $@
 
-test: setup ## run the default tests
+browser: # Debian's chromium, in which the tests look at pages; without it they are skipped
+	@command -v chromium >/dev/null || \
+		if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+			echo "Installing chromium, for the tests of pages"; \
+			apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+		else echo "No chromium here: the tests of pages are skipped"; fi
+
+test: setup browser ## run the default tests
 	@$(PYTEST)
 
-test-all: setup ## run every test but those that need a GPU
+test-all: setup browser ## run every test but those that need a GPU
 	@$(PYTEST) -m 'not gpu'
 
 test-gpu: ## run the contracts on a GPU, with the python3 and torch of that machine
@@ -48,11 +55,12 @@ format: setup ## put the code into its style
 docs: setup ## build the pages in docs/_build/html; a warning is an error
 	@$(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
 
-compare: setup ## print and draw how the methods differ (a small demonstration)
+compare: setup ## train and compare seven methods, about ten minutes; again, it goes on
 	@$(BIN)/ordinate compare
 
-bench: setup ## measure what the interface costs in a training step
+bench: setup ## measure what the interface costs, and how fast trials train
 	@$(BIN)/python benchmarks/overhead.py
+	@$(BIN)/python benchmarks/training.py
 
 clean: ## remove what was built, .venv too
 	@rm -rf $(VENV) build dist docs/_build docs/_methods .pytest_cache .ruff_cache .hypothesis

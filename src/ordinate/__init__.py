@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ordinate import backends, methods, models, testing
+    from ordinate import backends, experiments, methods, models, tasks, testing, training
     from ordinate.attend import Attend
     from ordinate.cite import bibtex
+    from ordinate.experiments import compare
     from ordinate.facts import Facts
     from ordinate.masks import Mask
     from ordinate.names import make
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ordinate.rotation import Rotation, frequencies
     from ordinate.solve import attention, explain, problem, weights
     from ordinate.space import Space
+    from ordinate.tasks import Task
     from ordinate.terms import Dense, Distance, Local, Lookup, Product, Score, Tile, Values
 
 __version__ = "0.1.0"
@@ -39,17 +41,19 @@ _HOME = {
     "Sources": "position",
     "Space": "space",
     "StickBreaking": "norms",
+    "Task": "tasks",
     "Tile": "terms",
     "Values": "terms",
     "attention": "solve",
     "bibtex": "cite",
+    "compare": "experiments.run",
     "explain": "solve",
     "frequencies": "rotation",
     "make": "names",
     "problem": "solve",
     "weights": "solve",
 }
-_PACKAGES = ("backends", "methods", "models", "testing")
+_PACKAGES = ("backends", "experiments", "methods", "models", "tasks", "testing", "training")
 
 __all__ = [*_HOME, *_PACKAGES, "__version__"]
 

@@ -132,7 +132,8 @@ def test_the_same_seed_gives_the_same_and_others_give_others(distinct):
 
 
 def values(task, *args, **kwargs):
-    return {line.name: line.value for line in task.lines(*args, **kwargs)}
+    part, length = kwargs.get("part") or "", kwargs.get("length") or (args[0] if args else None)
+    return {line.name: line.value for line in task.part_lines(part, length)}
 
 
 def brute(first, step, least, most):
@@ -260,4 +261,4 @@ def test_lengths_splits_and_parts_that_are_not_there_are_refused():
     with pytest.raises(ValueError, match="a split is one of train, validation, test"):
         task.samples("held", 0)
     with pytest.raises(ValueError, match="part is one of numbers, markers, continuation"):
-        task.lines(part="number")
+        task.part_lines("number")

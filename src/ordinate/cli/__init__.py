@@ -28,7 +28,13 @@ COMMANDS = {
         "the whole contract on a method of your own", "ordinate check mine.py:Mine clip=4"
     ),
     "doctor": Command("every engine against the reference on this machine", "ordinate doctor"),
-    "compare": Command("how methods differ, without training", "ordinate compare rope alibi t5"),
+    "compare": Command(
+        "train and compare methods on a task, fairly", "ordinate compare rope alibi none --seeds 6"
+    ),
+    "runs": Command("what was trained: list, show, rm, export", "ordinate runs export runs.csv"),
+    "report": Command(
+        "the tables and the page of a comparison", "ordinate report --figures figures"
+    ),
 }
 
 

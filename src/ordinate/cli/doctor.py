@@ -111,7 +111,7 @@ def machine(device: str) -> list[tuple[str, str]]:
         ("device", f"{device} {gpu}".strip() + f", {torch.get_num_threads()} CPU threads"),
         (
             "pictures",
-            "matplotlib is there" if find_spec("matplotlib") else "pip install 'ordinate[plot]'",
+            "matplotlib is there" if find_spec("matplotlib") else "pip install matplotlib",
         ),
     ]
 

@@ -30,7 +30,7 @@ def check(path: str) -> None:
     if not target.parent.is_dir():
         raise ValueError(f"--out: there is no directory {target.parent}")
     if not matplotlib_there():
-        raise ValueError("a picture file needs matplotlib: pip install 'ordinate[plot]'")
+        raise ValueError("a picture file needs matplotlib: pip install matplotlib")
 
 
 def matplotlib_there() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +18,9 @@ from ordinate.training import Outcome, Score, Trial
 THRESHOLDS = (0.95, 0.99)
 #: What a method reaches of perfect at the trained length before longer ones are held against it.
 LEARNT = 0.99
+#: Accuracies that differ by less are not ranked: runs stop at 99.5 %, and what lies above is left to
+#: chance.
+FLOOR = 0.005
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,13 @@ class Row:
         return outcome.result.test.get(length) if outcome and outcome.result else None
 
     def steps_to(self, accuracy: float, limit: int) -> Censored:
-        """Steps until the first look that reached an accuracy on the validation samples."""
+        """Steps until the first look that reached an accuracy on the validation samples.
+
+        A run that failed never got there; one that was not run yet is not counted.
+        """
         values: dict[int, int | None] = {}
-        for seed in self.seeds:
-            outcome = self.outcomes.get(seed)
-            curve = outcome.result.curve if outcome and outcome.result else []
+        for seed, outcome in self.outcomes.items():
+            curve = outcome.result.curve if outcome.result else []
             values[seed] = next((p.step for p in curve if p.accuracy >= accuracy), None)
         return Censored(values, max([limit, *(v for v in values.values() if v)]))
 
@@ -122,10 +126,7 @@ class Comparison:
     def lines(self, length: int | None = None, part: str = "") -> list[Line]:
         """What chance, a reader without order and a perfect one score; of a part, if it is known."""
         length = None if length == self.task.length else length
-        if not part:
-            return self.task.lines(length)
-        known = "part" in inspect.signature(self.task.lines).parameters
-        return self.task.lines(length, part=part) if known else []  # type: ignore[call-arg]
+        return self.task.part_lines(part, length) if part else self.task.lines(length)
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -160,14 +161,24 @@ class Comparison:
         self, length: int | None = None, cell: Cell | None = None, part: str = ""
     ) -> Ranking:
         """Who is better than whom at a length, and who is left out and why."""
-        length = length or self.task.length
+        key = (length or self.task.length, cell or self.plan.cells[0], part)
+        if key not in self._rankings:
+            self._rankings[key] = self._ranking(*key)
+        return self._rankings[key]
+
+    @cached_property
+    def _rankings(self) -> dict[tuple[int, Cell, str], Ranking]:
+        return {}
+
+    def _ranking(self, length: int, cell: Cell, part: str) -> Ranking:
         rows = self.within(cell)
         names, out = contenders(
             [row.method for row in rows],
-            failed=[row.method for row in rows if row.failures or row.missing],
+            failed=[row.method for row in rows if row.failures],
             unconverged=[row.method for row in rows if row.unconverged],
             equal_budget=self.plan.equal_budget,
         )
+        out |= {row.method: "not finished" for row in rows if row.missing and not row.failures}
         for row in rows:
             if row.method in names and length != self.task.length:
                 if why := row.refused(length):
@@ -176,7 +187,8 @@ class Comparison:
                     out[row.method] = "had not learnt it at the trained length"
         scores = {row.method: row.scores(length, self.metric, part) for row in rows}
         better = "more" if self.metric == "accuracy" else "less"
-        return ranking(scores, better=better, left_out=out)
+        floor = FLOOR if self.metric == "accuracy" else 0.0
+        return ranking(scores, better=better, left_out=out, floor=floor)
 
     def learnt(self, row: Row) -> bool:
         """Whether a method reached nearly all that can be reached at the trained length."""

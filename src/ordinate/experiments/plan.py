@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -33,6 +33,7 @@ class Plan(Frozen):
     rates:           learning rates to choose from, per method and cell, by the validation loss of
                      the first `sweep_seeds` seeds; none: `recipe.rate` for all
     equal_budget:    ranks what the budget gave, also where a model had not converged
+    precision:       that of `recipe`, unless "auto": see `settled`
     """
 
     name: str
@@ -46,6 +47,7 @@ class Plan(Frozen):
     rates: tuple[Positive, ...] = ()
     sweep_seeds: Whole = 2
     equal_budget: bool = False
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     sizes: Sizes = Sizes()
     recipe: Recipe = Recipe()
 
@@ -53,6 +55,16 @@ class Plan(Frozen):
     @classmethod
     def _once(cls, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(given))
+
+    def settled(self, device: str) -> Plan:
+        """This plan with its precision known: on a CPU that multiplies bfloat16 itself, "auto" is
+        that, which is half as fast again and changes no verdict (docs/compare.md); elsewhere
+        float32."""
+        chosen = self.precision
+        if chosen == "auto":
+            chosen = "bfloat16" if device == "cpu" and fast_bfloat16() else "float32"
+        recipe = self.recipe.model_copy(update={"precision": chosen})
+        return self.model_copy(update={"precision": chosen, "recipe": recipe})
 
     def checked(self) -> Plan:
         """This plan, if its task and methods exist; a wrong name is one sentence, before any work."""
@@ -103,6 +115,14 @@ class Plan(Frozen):
             for cell in self.cells
             for method in self.methods
         ]
+
+
+def fast_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 in hardware."""
+    import torch
+
+    able = torch.cpu.get_capabilities()
+    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
 
 
 def presets() -> list[str]:

@@ -73,7 +73,8 @@ def compare(
     plan = preset if isinstance(preset, Plan) else load(preset)
     if methods is not None:
         changes["methods"] = tuple(methods)
-    plan = changed(plan, settled(changes)).checked()
+    device = found(device, cluster)
+    plan = changed(plan, settled(changes)).settled(device).checked()
     with Store(folder) as store:
         where = {"device": device, "jobs": jobs, "cluster": cluster, "processes": processes}
         return run(plan, lambda: engine(store.trials, **where), store, hear)
@@ -101,7 +102,6 @@ def engine(
     processes: int = 1,
 ) -> Engine:
     """The engine that suits: a GPU in this process, stacked; else dask on the cores there are."""
-    device = found(device)
     if cluster is not None:
         from ordinate.experiments.engines.dask import Dask
 
@@ -119,10 +119,15 @@ def engine(
     return Dask(trials, jobs=jobs or cores(), device=device)
 
 
-def found(device: str) -> str:
-    """The device that "auto" means, or the one named, if this torch can use it."""
+def found(device: str, cluster: str | None = None) -> str:
+    """The device that "auto" means, or the one named, if this torch can use it.
+
+    What the workers of a cluster have is not known here: "auto" is then their CPUs.
+    """
     import torch
 
+    if cluster is not None:
+        return "cpu" if device == "auto" else device
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

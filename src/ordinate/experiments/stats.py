@@ -231,7 +231,9 @@ def _sentence(found: Ranking, alpha: float) -> str:
         said += f" (paired over {over} seeds, {test})"
         said += f"; pairs with fewer than {FEWEST} were not tested" * (seeds[0] < FEWEST)
     if found.left_out:
-        said += ". Left out: " + "; ".join(f"{n} ({why})" for n, why in found.left_out.items())
+        reasons = dict.fromkeys(found.left_out.values())
+        groups = ((why, [n for n, its in found.left_out.items() if its == why]) for why in reasons)
+        said += ". Left out: " + "; ".join(f"{_listed(names)} ({why})" for why, names in groups)
     return said + "."
 
 

@@ -226,8 +226,7 @@ class Damage(ValueError):
 
 
 def _text(outcome: Outcome) -> str:
-    # Not model_dump_json, which writes NaN as null.
-    content = json.dumps(outcome.model_dump())
+    content = outcome.text()
     return f'{{"sha256": "{_sum(content)}", "outcome": {content}}}'
 
 

@@ -77,3 +77,7 @@ class Task(ABC):
     @abstractmethod
     def lines(self, length: int | None = None) -> list[Line]:
         """What chance, a reader without order, and a perfect reader score, in `metric`."""
+
+    def part_lines(self, part: str, length: int | None = None) -> list[Line]:
+        """The same for a part of the targets; none, if they are not known."""
+        return []

@@ -96,7 +96,10 @@ class Template(Task):
         y, parts = self._asked(x := pad(packed, (0, length - x.shape[1])))
         return Samples(x, y, None if self.padding else x != PADDING, parts)
 
-    def lines(self, length: int | None = None, part: str | None = None) -> list[Line]:
+    def lines(self, length: int | None = None) -> list[Line]:
+        return self.part_lines("", length)
+
+    def part_lines(self, part: str, length: int | None = None) -> list[Line]:
         """Nats per target, of all or a part; length matters only where padding is scored.
 
         Exact, over all sequences alike; those drawn differ by chance, some 0.01. On average none
@@ -104,11 +107,11 @@ class Template(Task):
         """
         length, row = self._row(length)
         y, parts = self._asked(self._table)
-        if part is not None and part not in parts:
+        if part and part not in parts:
             raise ValueError(f"part is one of {', '.join(parts)}, got {part!r}")
-        asked = y > PADDING if part is None else parts[part]
+        asked = parts[part] if part else y > PADDING
         targets = asked.sum().item()
-        if self.padding and part is None:  # certain to every reader: no nats, but more targets
+        if self.padding and not part:  # certain to every reader: no nats, but more targets
             targets += length * len(y) / row - (self._table != PADDING).sum().item()
         perfect, blind = (nats[asked].sum().item() / targets for nats in self._nats)
         return [

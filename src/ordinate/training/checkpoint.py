@@ -25,11 +25,18 @@ def write(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> No
     content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     digest = hashlib.sha256(content).hexdigest()
     file = f"{digest[:16]}.{TENSORS}"
+    there = (folder / file).exists()
     replace(folder / file, content)
     body = {"file": file, "sha256": digest, "state": state}
     text = json.dumps(body)
     whole = json.dumps({**body, "manifest_sha256": hashlib.sha256(text.encode()).hexdigest()})
-    replace(folder / MANIFEST, whole.encode())
+    try:
+        replace(folder / MANIFEST, whole.encode())
+    except OSError:
+        # A disk that is almost full would otherwise be filled with tensors that nobody reads.
+        if not there:
+            (folder / file).unlink()
+        raise
     for old in folder.glob(f"*.{TENSORS}"):
         if old.name != file:
             old.unlink(missing_ok=True)
@@ -38,7 +45,11 @@ def write(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> No
 def read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The tensors and the state of a checkpoint; None if there is none, or a damaged one."""
     try:
-        body = json.loads((folder / MANIFEST).read_bytes())
+        text = (folder / MANIFEST).read_bytes()
+        body = json.loads(text)
+        # Some other bytes mean the same: 1E-3 for 1e-3.
+        if json.dumps(body).encode() != text:
+            return None
         said = body.pop("manifest_sha256")
         if hashlib.sha256(json.dumps(body).encode()).hexdigest() != said:
             return None
@@ -52,7 +63,7 @@ def read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
 
 def remove(folder: Path) -> None:
     """Deletes the checkpoint in a folder, and what an interrupted write left there."""
-    for path in (*folder.glob(f"*.{TENSORS}*"), *folder.glob(f"{MANIFEST}*")):
+    for path in (*folder.glob(f"*.{TENSORS}"), folder / MANIFEST, *folder.glob("*.part")):
         path.unlink(missing_ok=True)
 
 

@@ -49,7 +49,7 @@ class Learner:
         (position,) = {id(p): p for p in positions(self.model)}.values()
         self.axes, self.draws = position.facts.axes, "seed" in position.facts.needs
         if self.stacked and self.draws:
-            raise RuntimeError(f"{position.name} draws anew at every step")
+            raise ValueError(f"{position.name} draws anew at every step")
         learned = [{k: p for k, p in m.named_parameters() if p.requires_grad} for m in models]
         self.shapes = {name: p.shape for name, p in learned[0].items()}
         rows = [torch.cat([p.detach().reshape(-1) for p in one.values()]) for one in learned]
@@ -136,7 +136,7 @@ class Learner:
         self, x: Tensor, y: Tensor, valid: Tensor | None, seed: Tensor, count: Tensor, row: int
     ) -> Tensor:
         """Of the one row, by its module."""
-        return summed(self._forward(self.model, x, valid, Dice(seed, row)), y) / count
+        return summed(self.forward(self.model, x, valid, Dice(seed, row)), y) / count
 
     def _losses(
         self, views: dict[str, Tensor], x: Tensor, y: Tensor, valid: Tensor | None,
@@ -148,16 +148,18 @@ class Learner:
             views: dict[str, Tensor], buffers: Any, x: Any, y: Any, v: Any, seed: Any, n: Any
         ) -> Tensor:
             call = _Functional(self.model, {**views, **buffers})
-            return summed(self._forward(call, x, v, Dice(seed)), y) / n
+            return summed(self.forward(call, x, v, Dice(seed)), y) / n
 
         dims = (0, 0, 0, 0, None if valid is None else 0, 0, 0)
         each = vmap(grad_and_value(of_one), in_dims=dims)
         return each(views, self.buffers, x, y, valid, seeds, count)
 
-    def compile(self) -> None:
-        """Lets inductor fuse what a step computes; worth it where the steps take minutes."""
-        self._loss = torch.compile(self._loss, dynamic=False)
-        self._losses = torch.compile(self._losses, dynamic=False)
+    def compile(self, on: bool) -> None:
+        """Lets inductor fuse what a step computes, or not; it takes most of a minute."""
+        for name in ("_loss", "_losses"):
+            self.__dict__.pop(name, None)
+            if on:
+                self.__dict__[name] = torch.compile(getattr(self, name), dynamic=False)
 
     def probe(self) -> None:
         """The gradient of a batch, for its cost; nothing is changed by it."""
@@ -198,15 +200,15 @@ class Learner:
         seen = None if valid[0] is None else torch.stack([v[part] for v in valid if v is not None])
         seen = None if seen is None else seen.to(self.device)
         if not self.stacked:
-            return [self._forward(self.model, xs[0], None if seen is None else seen[0], None)]
+            return [self.forward(self.model, xs[0], None if seen is None else seen[0], None)]
 
         def call(views: Any, buffers: Any, x: Tensor, v: Tensor | None) -> Tensor:
-            return self._forward(_Functional(self.model, {**views, **buffers}), x, v, None)
+            return self.forward(_Functional(self.model, {**views, **buffers}), x, v, None)
 
         dims = (0, 0, 0, None if seen is None else 0)
         return list(vmap(call, in_dims=dims)(self.views, self.buffers, xs, seen))
 
-    def _forward(
+    def forward(
         self, call: Callable[..., Tensor], x: Tensor, valid: Tensor | None, dice: Dice | None
     ) -> Tensor:
         half = self.recipe.precision == "bfloat16"

@@ -86,7 +86,7 @@ def look(
         n: _maps(learner, model, trial, task, n)
         for n in [*([task.length] if task.length <= LONGEST else []), *beyond[-1:]]
     }
-    return Looks(maps, {name: (before[name], after[name]) for name in before})
+    return Looks(maps, {x: (before[x], after[x]) for x in before if x in after})
 
 
 def _maps(learner: Learner, model: Transformer, trial: Trial, task: Task, length: int) -> Maps:
@@ -95,7 +95,7 @@ def _maps(learner: Learner, model: Transformer, trial: Trial, task: Task, length
     x = sample.x[:1].to(learner.device)
     valid = None if sample.valid is None else sample.valid[:1].to(learner.device)
     with watched(model) as problems:
-        learner._forward(model, x, valid, None)
+        learner.forward(model, x, valid, None)
     every = [(a.layer, head) for a in problems for head in range(a.q.shape[1])]
     n = problems[0].q.shape[2] * problems[0].k.shape[2]
     chosen = _spread(every, max(1, ROOM // n))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,14 +15,16 @@ import torch
 
 from ordinate.tasks import Samples, Task
 from ordinate.training import build, checkpoint, looks
-from ordinate.training.capture import captured
+from ordinate.training.capture import captured, compiled, seconds
 from ordinate.training.cost import Meter, made
 from ordinate.training.learner import Learner
 from ordinate.training.outcome import Outcome, Point, Result, Score
 from ordinate.training.trial import Trial
 
+#: Seconds of training from which compiling pays, which itself takes about forty.
+LONG = 120.0
 #: Seconds between two checkpoints; they are written at looks.
-PAUSE = 5.0
+PAUSE = float(os.environ.get("ORDINATE_PAUSE", "5"))
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,8 @@ class Run:
         """Captures the step as a graph, where that is wanted."""
         if graph or (graph is None and torch.device(self.device).type == "cuda"):
             self.note = captured(self.learner)
+            if self.learner.replay and seconds(self.learner) * self.learner.steps > LONG:
+                self.note = compiled(self.learner)
 
     def resume(self) -> None:
         """Goes on from checkpoints, if all trials have one of the same step."""

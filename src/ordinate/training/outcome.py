@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 from pydantic import Field
@@ -103,3 +104,8 @@ class Outcome(Frozen):
     result: Result | None = None
     cost: Cost | None = None
     made: Made | None = None
+
+    def text(self) -> str:
+        """As JSON, for `Outcome.model_validate(json.loads(text))`."""
+        # Not model_dump_json, which writes NaN as null.
+        return json.dumps(self.model_dump())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 from ordinate.experiments.engines import Say
 from ordinate.experiments.work import settle, work
 from ordinate.training import Outcome, Trial, checkpoint
@@ -17,6 +19,7 @@ class InProcess:
 
     def __init__(self, folder: Path, *, device: str = "cpu", stack: int = 1, threads: int = 1):
         self.folder, self.device, self.stack = folder, device, stack
+        self.before = torch.get_num_threads(), torch.get_float32_matmul_precision()
         settle(threads)
 
     def run(self, trials: Sequence[Trial], say: Say) -> Iterator[Outcome]:
@@ -36,4 +39,7 @@ class InProcess:
             yield from (group[i : i + self.stack] for i in range(0, len(group), self.stack))
 
     def close(self) -> None:
-        pass
+        """Leaves torch as it was, which the program that called may use for something else."""
+        threads, precision = self.before
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)

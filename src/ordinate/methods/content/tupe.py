@@ -110,6 +110,9 @@ class TUPE(Position):
         row = a.pos_k[..., 0]
         if (idle := a.space.idle) is not None:
             row = torch.where(idle, 0, row)
+        # A line that is short enough needs no look, which would make a GPU wait.
+        if a.space.unit and a.space.size <= self.max_len:
+            return row.clamp(0, self.max_len - 1)
         if not torch.compiler.is_compiling() and ((row < 0) | (row >= self.max_len)).any():
             raise ValueError(
                 f"tupe was made with max_len={self.max_len}, got positions from {int(row.min())} "

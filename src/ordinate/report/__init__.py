@@ -1,0 +1,1 @@
+"""A comparison told: as tables for the terminal, as figures for pages and papers."""
