@@ -105,16 +105,21 @@ class Display:
         from rich.text import Text
 
         left = "" if self.left is None else f", about {said(self.left)} left"
-        what = "learning rates" if self.stage == "sweep" else "trials"
+        what = "runs for the learning rates" if self.stage == "sweep" else "runs"
         kept = f", {self.kept} kept from before" if self.kept else ""
         share = self.done + sum(part for _, part, _ in self.running.values())
-        head = Text(f"{self.done} of {self.todo} {what}{kept}{left}", style="bold")
-        bar = ProgressBar(total=max(1, self.todo), completed=share, width=60)
-        now = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        bar = Table.grid()
+        bar.add_row(ProgressBar(total=max(1, self.todo), completed=share, width=60))
+        parts = [Text(f"{self.done} of {self.todo} {what}{kept}{left}", style="bold"), bar]
+        now = Table.grid(padding=(0, 2, 0, 0))
         for name, part, about in list(self.running.values())[-8:]:
             now.add_row(name, f"{part:.0%}", about)
-        results = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-        for name, found in self.scores.items():
-            results.add_row(name, Text(" ".join(found[-12:]), style="dim"))
-        return Group(head, bar, Text("running now", style="dim"), now,
-                     Text("validation accuracy of finished runs", style="dim"), results)  # fmt: skip
+        parts += (
+            [Text("now", style="dim"), now] if self.running else [Text("starting", style="dim")]
+        )
+        if self.scores:
+            results = Table.grid(padding=(0, 2, 0, 0))
+            for name, found in self.scores.items():
+                results.add_row(name, Text(" ".join(found[-12:]), style="dim"))
+            parts += [Text("done: validation accuracy, a number a seed", style="dim"), results]
+        return Group(*parts)

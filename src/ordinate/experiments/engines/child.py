@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 
 
@@ -18,12 +19,14 @@ class Child:
     """
 
     def __init__(self, *words: str) -> None:
-        self.stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", *words],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr,
-            start_new_session=True, env=_environment(),
-        )  # fmt: skip
+        with tempfile.TemporaryFile() as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+                start_new_session=True, env=_environment(),
+            )  # fmt: skip
+            self.stderr = os.dup(stderr.fileno())
+            weakref.finalize(self, os.close, self.stderr)
 
     def lines(self) -> Iterator[str]:
         """What it says, until all that hold its stdout have ended."""
@@ -45,14 +48,13 @@ class Child:
 
     def errors(self) -> str:
         """The end of what it wrote on stderr."""
-        size = self.stderr.seek(0, os.SEEK_END)
-        self.stderr.seek(max(0, size - 65536))
-        return self.stderr.read().decode(errors="replace")
+        size = os.fstat(self.stderr).st_size
+        return os.pread(self.stderr, 65536, max(0, size - 65536)).decode(errors="replace")
 
     def complaint(self) -> str:
         """The last line on its stderr, or how it ended."""
-        lines = [line.strip() for line in self.errors().split("\n") if line.strip()]
         code = self.process.wait()
+        lines = [line.strip() for line in self.errors().split("\n") if line.strip()]
         return lines[-1] if lines else f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
