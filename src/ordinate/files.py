@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # "mine.py:Mine", and after it perhaps ":clip=4".
-NAMED = re.compile(r"(?P<file>[^()+]*\.py):(?P<cls>\w+)(?=:|$)")
+NAMED = re.compile(r"(?P<file>[^()+]*\.py):(?P<cls>\w+)(?=[:+)]|$)")
 
 
 def load_class(path: str, name: str, kind: type[T]) -> type[T]:

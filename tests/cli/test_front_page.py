@@ -52,8 +52,11 @@ def test_every_command_explains_itself(capsys, name):
         (["cite", "alibii"], "did you mean alibi?"),
         (["list", "--family", "bais"], "there is no family 'bais' (did you mean bias?)"),
         (["compare", "ropee"], "did you mean rope?"),
-        (["compare", "swin"], "swin is for a grid"),
-        (["compare", "--out", "x.gif"], "--out ends in"),
+        (["compare", "--preset", "quik"], "no preset is called 'quik' (did you mean quick?)"),
+        (["compare", "--seeds", "0"], "seeds is to be greater than or equal to 1, got 0"),
+        (["runs", "list", "--folder", "no/such"], "there are no runs in no/such"),
+        (["runs", "export", "x.xlsx"], "a table ends in .csv, .parquet, .json, got .xlsx"),
+        (["report", "--out", "x.pdf"], "--out ends in .html, got x.pdf"),
         (["doctor", "--device", "nowhere"], "cannot use the device 'nowhere'"),
     ],
 )

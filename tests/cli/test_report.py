@@ -43,7 +43,7 @@ def test_it_prints_the_tables_and_writes_the_page(tmp_path, capsys):
 
 def test_seeds_are_printed_if_asked(tmp_path, capsys):
     folder = filled(tmp_path / "runs", quick(**SMALL))
-    assert main(["report", "--folder", folder, "--seeds"]) == 0
+    assert main(["report", "--folder", folder, "--show-seeds"]) == 0
     assert "seed 3" in capsys.readouterr().out
 
 

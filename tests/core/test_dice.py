@@ -81,11 +81,23 @@ def test_stacked_and_compiled_it_is_the_same():
     alone = torch.stack([drop(seed, one) for seed, one in zip(seeds, x, strict=True)])
     assert len({tuple(one.flatten().tolist()) for one in alone}) == 4
     assert torch.equal(vmap(drop)(seeds, x), alone)
-    # Traced, as inductor gets it; the compiler of C++ that it needs is not everywhere.
     compiled = torch.compile(drop, backend="aot_eager")
     assert torch.equal(compiled(seeds[1], x[1]), alone[1])
     compiled = torch.compile(vmap(drop), backend="aot_eager")
     assert torch.equal(compiled(seeds, x), alone)
+
+
+@pytest.mark.slow
+def test_what_inductor_makes_of_it_is_the_same():
+    seeds = torch.tensor([1, -7], dtype=torch.int32)
+
+    def drop(seed, x):
+        return Dice(seed, 3).at(2).at(11).drop(x, 0.3)
+
+    x = torch.ones(2, 6, 3, 7)
+    alone = torch.stack([drop(seed, one) for seed, one in zip(seeds, x, strict=True)])
+    assert torch.equal(torch.compile(drop)(seeds[1], x[1]), alone[1])
+    assert torch.equal(torch.compile(vmap(drop))(seeds, x), alone)
 
 
 def test_numbers_are_scattered_one_to_one():

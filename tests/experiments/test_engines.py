@@ -52,6 +52,15 @@ class Parts(ALiBi):
 """
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Sums over a batch are cut into as many parts as there are threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     """A folder with a file of one's own, which is the current one."""
@@ -120,6 +129,7 @@ def test_a_cluster_by_its_address_has_other_threads_and_another_folder(tmp_path,
         assert cluster.status.name == "running"
     for one in trials:
         (here,) = work([one], tmp_path / "alone", engine="alone")
+        assert here.status == "done"
         assert repr(there[one.id].result) == repr(here.result)
 
 
@@ -152,6 +162,16 @@ def test_workers_that_cannot_start_are_one_sentence(tmp_path, monkeypatch):
     said = "no worker process could be started: ImportError: half installed"
     with pytest.raises(RuntimeError, match=said):
         Dask(tmp_path, jobs=2)
+
+
+def test_workers_that_cannot_start_again_lose_what_is_left(tmp_path, mine, monkeypatch):
+    engine = Dask(tmp_path / "dask", jobs=1)
+    (tmp_path / "distributed.py").write_text("raise ImportError('half installed')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    outcomes, _ = ran(engine, [trial("mine.py:Dies"), trial("rope")])
+    said = {(o.status, o.reason) for o in outcomes.values()}
+    why = "no worker process could be started again: ImportError: half installed"
+    assert len(outcomes) == 2 and said == {("lost", why)}
 
 
 def test_torchrun_agrees_with_one_process_and_says_what_went_wrong(tmp_path, mine):
@@ -281,7 +301,7 @@ def test_stacked_trials_agree_with_those_alone_and_others_say_why_not(tmp_path):
         if one.position == "learned":
             assert (o.made.stacked, o.made.note) == (2, "")
         else:
-            why = "trained alone: randomized draws anew at every step"
+            why = "trained alone: randomized(alibi) draws anew at every step"
             assert (o.made.stacked, o.made.note) == (1, why)
             assert repr(o.result) == repr(alone.result)
         kept = json.loads((tmp_path / "stacked" / one.id / "result.json").read_text())
@@ -396,12 +416,8 @@ def test_numbers_that_are_none_survive_the_wire(tmp_path):
 
 
 def test_the_program_that_called_keeps_its_threads(tmp_path):
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        engine = InProcess(tmp_path)
-        assert torch.get_num_threads() == 1
-        engine.close()
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+    torch.set_num_threads(3)
+    engine = InProcess(tmp_path)
+    assert torch.get_num_threads() == 1
+    engine.close()
+    assert torch.get_num_threads() == 3

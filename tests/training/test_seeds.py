@@ -3,11 +3,11 @@
 import pytest
 import torch
 from torch import nn
-from training.small import COPY, trial
 
 from ordinate.position import Position
 from ordinate.training import build
 from ordinate.training.seeds import derived, order, seeded
+from training.small import COPY, trial
 
 METHODS = [
     "none",

@@ -2,9 +2,9 @@
 
 import pytest
 from pydantic import ValidationError
-from training.small import trial
 
 from ordinate.training import Recipe, Sizes, Trial
+from training.small import trial
 
 CHANGED = {
     "task": "copy", "position": "alibi", "sizes": {}, "recipe": {}, "seed": 1, "lengths": (64,),
@@ -48,7 +48,7 @@ def test_it_is_frozen_and_knows_its_fields():
         with pytest.raises(ValidationError):
             setattr(part, name, 3)
     for given in ({"sed": 1}, {"recipe": {"ratio": 1}}, {"sizes": {"width": 1}}):
-        with pytest.raises(ValidationError, match="[Ee]xtra"):
+        with pytest.raises(ValidationError, match="Extra inputs"):
             Trial.model_validate({"task": "pattern", "position": "rope", **given})
 
 
@@ -76,6 +76,11 @@ def test_a_file_of_ones_own_is_part_of_it(tmp_path, monkeypatch):
     # One that travels keeps what it was, where the file may be another.
     assert Trial.model_validate_json(first.model_dump_json()).id == first.id
     assert trial("alibi+rope").files is None
+    # Wherever it stands in the name.
+    now = trial("mine.py:Mine").files
+    for name in ("mine.py:Mine:clip=4", "mine.py:Mine+rope", "randomized(mine.py:Mine)"):
+        assert now is not None and trial(name).files == now, name
+    assert trial("rope", task="mine.py:Task").files == now
 
 
 def test_seed_and_rate_alone_do_not_keep_trials_from_being_stacked():

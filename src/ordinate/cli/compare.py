@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 if TYPE_CHECKING:
-    from ordinate.experiments import Comparison, Plan
+    from rich.console import Console
 
-#: From so many seconds on a plan says how long it will take before it starts.
-LONG = 15 * 60
+    from ordinate.experiments import Comparison, Plan
+    from ordinate.training import Trial
+
+#: Plans of so many epochs times layers say how long they take before they start.
+LONG = 1000
 
 
 def run(
@@ -112,7 +115,8 @@ def made(plan: Plan, folder: str, where: dict[str, Any], seeds: bool) -> int:
 
     terminal, progress = console(), console(stderr=True)
     plan = plan.settled(where["device"]).checked()
-    with Display(progress, plan, folder, where) as display:
+    announced(plan, folder, where, progress)
+    with Display(progress) as display:
         comparison = compare(plan, folder=folder, hear=display.hear, **where)
     tables.show(comparison, terminal, seeds=seeds)
     path = Path(folder) / "report.html"
@@ -123,6 +127,36 @@ def made(plan: Plan, folder: str, where: dict[str, Any], seeds: bool) -> int:
         style="dim", soft_wrap=True,
     )  # fmt: skip
     return 1 if nothing(comparison) else 0
+
+
+def announced(plan: Plan, folder: str, where: dict[str, Any], out: Console) -> None:
+    """Says of a long plan how long it will take; timing that takes a few seconds itself."""
+    trials = todo(plan, folder)
+    if where["cluster"] or sum(t.recipe.epochs * t.sizes.layers for t in trials) < LONG:
+        return
+    out.print(f"{len(trials)} runs: {duration(trials, where)}. Ctrl-C stops, and the same command "
+              "goes on from there; fewer --seeds, --epochs or --layers take less.")  # fmt: skip
+
+
+def todo(plan: Plan, folder: str) -> list[Trial]:
+    """The trials that are not in the folder."""
+    from ordinate.experiments import run
+    from ordinate.experiments.store import Store
+
+    there = Path(folder, "records.sqlite").exists()
+    return run.todo(plan, Store(folder, writer=False) if there else None)
+
+
+def duration(trials: list[Trial], where: dict[str, Any]) -> str:
+    """About how long they take here."""
+    from ordinate.experiments import estimate
+    from ordinate.experiments.run import cores
+
+    device = where["device"]
+    jobs = where["jobs"] or (cores() if device == "cpu" and where["processes"] == 1 else 1)
+    took = estimate.said(estimate.seconds(trials, jobs=jobs, device=device))
+    several = f", {jobs} at once" if jobs > 1 else ""
+    return f"about {took} on this machine ({device}{several}), less where runs stop early"
 
 
 def nothing(comparison: Comparison) -> bool:
@@ -138,38 +172,35 @@ def again() -> str:
 def dry(plan: Plan, folder: str, where: dict[str, Any]) -> int:
     """What would be run, and about how long it would take."""
     from ordinate.cli.output import console, table
-    from ordinate.experiments import estimate
-    from ordinate.experiments.run import cores, todo
-    from ordinate.experiments.store import Store
+    from ordinate.experiments import run
+    from ordinate.report.tables.numbers import count
 
     device = where["device"]
     out, plan = console(), plan.settled(device).checked()
-    store = Store(folder, writer=False) if Path(folder, "records.sqlite").exists() else None
-    trials = todo(plan, store)
-    everything = todo(plan, None)
+    trials, everything = todo(plan, folder), run.todo(plan, None)
     sheet = table("what", "of this plan")
     cells = plan.cells
     grid = f", {len(cells)} cells of layers × epochs" if len(cells) > 1 else ""
+    kept = len(everything) - len(trials)
+    rest = f"; {len(trials)} to run, the others are in {folder}" if kept else ""
     for name, value in (
         ("plan", f"{plan.name}: {plan.about}"),
         ("task", plan.task),
         ("methods", ", ".join(plan.methods)),
-        ("layers, epochs", "; ".join(f"{c.layers} layers, {c.epochs} epochs" for c in cells)),
+        ("layers, epochs", "; ".join(
+            f"{count(c.layers, 'layer')}, {count(c.epochs, 'epoch')}" for c in cells
+        )),
         ("seeds", f"{plan.seeds}" + (", too few to rank: 6 at least" if plan.seeds < 6 else "")),
         ("learning rates", ", ".join(f"{r:g}" for r in plan.rates or (plan.recipe.rate,))),
         ("lengths beyond", ", ".join(map(str, plan.lengths)) or "none"),
-        ("trials", f"{len(everything)}{grid}; {len(trials)} to run, the others are in {folder}"
-         if store else f"{len(everything)}{grid}"),
+        ("precision", plan.precision),
+        ("trials", f"{len(everything)}{grid}{rest}"),
     ):  # fmt: skip
         sheet.add_row(name, value)
     out.print(sheet)
     if not trials:
         out.print("\nNothing to run: everything is there.")
         return 0
-    jobs = where["jobs"] or (cores() if device == "cpu" else 1)
-    took = estimate.seconds(trials, jobs=jobs, device=device)
-    several = f" with {jobs} at once" if jobs > 1 else ""
-    out.print(
-        f"\nAbout {estimate.said(took)} on this machine ({device}{several}), less where runs stop early."
-    )
+    said = duration(trials, where)
+    out.print(f"\n{said[0].upper()}{said[1:]}.")
     return 0

@@ -13,15 +13,15 @@ from ordinate.experiments.estimate import said
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from ordinate.experiments import Event, Plan
+    from ordinate.experiments import Event
     from ordinate.training import Outcome
 
 
 class Display:
     """Hears the events of a run; time left is of the whole plan, at the pace so far."""
 
-    def __init__(self, out: Console, plan: Plan, folder: str, where: dict[str, Any]) -> None:
-        self.out, self.plan = out, plan
+    def __init__(self, out: Console) -> None:
+        self.out = out
         self.live: Any = None
         self.begun = time.monotonic()
         self.todo = self.kept = self.done = 0
@@ -47,7 +47,7 @@ class Display:
             self.live.stop()
         if isinstance(error, KeyboardInterrupt):
             self.out.print(
-                f"stopped: {self.done} of {self.todo} trials are done and kept; "
+                f"stopped: {self.done} of {self.todo} runs are done and kept; "
                 "the same command goes on from here"
             )
 

@@ -33,7 +33,7 @@ def run(
     watch: Annotated[
         bool, tyro.conf.arg(help="write the page anew whenever a trial is done, to the last")
     ] = False,
-    seeds: Annotated[bool, tyro.conf.arg(help="print every seed")] = False,
+    show_seeds: Annotated[bool, tyro.conf.arg(help="print every seed")] = False,
 ) -> int:
     """The tables of a comparison, and its page: one HTML file that needs no network."""
     page = checked(Path(folder) / "report.html" if out is None else Path(out))
@@ -51,7 +51,7 @@ def run(
     else:
         write(comparison, store, page)
     terminal = console()
-    tables.show(comparison, terminal, seeds=seeds)
+    tables.show(comparison, terminal, seeds=show_seeds)
     terminal.print(f"\n{page}: {state(comparison)}", style="bold", soft_wrap=True)
     if figures is not None:
         from ordinate.report.figures import every  # fmt: skip

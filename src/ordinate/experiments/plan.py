@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, field_validator
 
 from ordinate.files import NAMED
-from ordinate.names import classes, nearest
+from ordinate.names import head_width, make, nearest
 from ordinate.tasks import make as make_task
 from ordinate.training.trial import Frozen, Positive, Recipe, Sizes, Trial, Whole
 
@@ -67,17 +67,23 @@ class Plan(Frozen):
         return self.model_copy(update={"precision": chosen, "recipe": recipe})
 
     def checked(self) -> Plan:
-        """This plan, if its task and methods exist; a wrong name is one sentence, before any work."""
+        """This plan, if its task, sizes and methods fit; what does not is one sentence, before any
+        work. What only training shows, such as a method that refuses encoders, stays a row."""
         if not self.methods:
             raise ValueError("a comparison needs at least one method")
-        for method in self.methods:
-            classes(method)
         task = make_task(self.task)
-        for length in self.lengths:
-            if length == task.length:
-                raise ValueError(f"length {length} is the one trained at: lengths are others")
+        lengths = tuple(length for length in self.lengths if length != task.length)
+        for length in lengths:
             task.samples("test", 0, length)
-        return self
+        for layers in {cell.layers for cell in self.cells}:
+            sizes = self.sizes
+            width = head_width(sizes.dim, sizes.heads)
+            for method in self.methods:
+                make(
+                    method, dim=sizes.dim, heads=sizes.heads, head_dim=width, layers=layers,
+                    max_len=max(task.length, *lengths, 1),
+                )  # fmt: skip
+        return self.model_copy(update={"lengths": lengths})
 
     @property
     def cells(self) -> list[Cell]:
@@ -154,11 +160,17 @@ def load(name: str) -> Plan:
 def changed(plan: Plan | None, changes: dict[str, Any]) -> Plan:
     """A plan with other values ("recipe.rate" reaches inside); wrong ones are one sentence."""
     content: dict[str, Any] = {} if plan is None else plan.model_dump()
+    if "task" in changes and plan is not None:
+        changes = {"about": "", **changes}
+    if "recipe.precision" in changes:
+        changes = {"precision": changes["recipe.precision"], **changes}
     for key, value in changes.items():
         *inside, last = key.split(".")
         target = content
         for part in inside:
             target = target.setdefault(part, {})
+            if not isinstance(target, dict):
+                raise ValueError(f"a plan has no {key!r}: {part} has no parts")
         target[last] = value
     try:
         return Plan.model_validate(content)
@@ -171,8 +183,10 @@ def _sentence(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         known = [*Plan.model_fields, *Sizes.model_fields, *Recipe.model_fields]
         return f"a plan has no {where!r}{nearest(str(error['loc'][-1]), known)}"
-    message = error["msg"][0].lower() + error["msg"][1:]
-    return f"{where}: {message}, got {error['input']!r}"
+    if error["type"] == "missing":
+        return f"the plan has no {where}: give it"
+    message = error["msg"].removeprefix("Input should be ")
+    return f"{where} is to be {message}, got {error['input']!r}"
 
 
 def own_files(plan: Plan) -> list[str]:

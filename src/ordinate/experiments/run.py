@@ -70,6 +70,8 @@ def compare(
     >>> table = od.compare("quick", ["rope", "none"], seeds=1, epochs=1)     # doctest: +SKIP
     >>> print(table.ranking().sentence)                                      # doctest: +SKIP
     """
+    if cluster is not None and processes > 1:
+        raise ValueError("a cluster trains each trial in one process: leave out one of the two")
     plan = preset if isinstance(preset, Plan) else load(preset)
     if methods is not None:
         changes["methods"] = tuple(methods)

@@ -122,6 +122,8 @@ class Store(AbstractContextManager["Store"]):
         A damaged result file is moved aside, one that this Ordinate cannot read stays where it is:
         both are named in `refused`.
         """
+        from ordinate.training.checkpoint import remove
+
         final = {id for id, status in self.statuses().items() if status != "lost"}
         taken = 0
         for file in sorted(self.trials.glob(f"*/{RESULT}")):
@@ -140,6 +142,9 @@ class Store(AbstractContextManager["Store"]):
                 self.refused[file] = str(error)
             else:
                 taken += self.add(outcome)
+                # Whoever wrote it may have been killed before it got to this.
+                with suppress(OSError):
+                    remove(file.parent)
         return taken
 
     def keep_plan(self, plan: dict[str, Any]) -> str:

@@ -58,6 +58,9 @@ def make(name: str) -> Task:
     if inner is not None:
         raise ValueError(f"{name!r}: a task wraps nothing, so it has no parentheses")
     cls = find(head)
+    if inspect.isabstract(cls):
+        lacks = " and ".join(sorted(cls.__abstractmethods__))
+        raise ValueError(f"{head} is no whole task: it has no {lacks}")
     takes, hints = inspect.signature(cls).parameters, typing.get_type_hints(cls.__init__)
     for key in written:
         if key not in takes:

@@ -124,7 +124,8 @@ class Learner:
         if not self.stacked:
             seen = None if valid is None else valid[0]
             loss = self._loss(x[0], y[0], seen, seeds[0], count[0], row)
-            pieces = torch.autograd.grad(loss, self.parameters)
+            # A method may have parameters that nothing reads, as those of a layer it skips.
+            pieces = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
             torch.cat([piece.reshape(-1) for piece in pieces], out=self.gradient[0])
             return loss.detach()[None]
         gradients, losses = self._losses(self.views, x, y, valid, seeds, count)

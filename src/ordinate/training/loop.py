@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,6 +26,9 @@ from ordinate.training.trial import Trial
 LONG = 120.0
 #: Seconds between two checkpoints; they are written at looks.
 PAUSE = float(os.environ.get("ORDINATE_PAUSE", "5"))
+
+#: What `checkpoint.read` finds.
+Kept = tuple[dict[str, torch.Tensor], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class Run:
 
     def resume(self) -> None:
         """Goes on from checkpoints, if all trials have one of the same step."""
-        found = [None if f is None else checkpoint.read(f) for f in self.folders]
+        found = [None if f is None else self._fitting(checkpoint.read(f)) for f in self.folders]
         whole = [f for f in found if f is not None]
         if len(whole) < len(found) or len({state["step"] for _, state in whole}) != 1:
             return
@@ -158,6 +162,16 @@ class Run:
         step = max(state.step for state in self.states)
         learner.step_count.fill_(step)
         learner.optimiser.restore(step)
+
+    def _fitting(self, found: Kept | None) -> Kept | None:
+        """A checkpoint, if it is of this model and of this trainer; others are started anew."""
+        if found is None:
+            return None
+        tensors, state = found
+        sizes = {name: t.shape for name, t in tensors.items()}
+        row = self.learner.theta[0].shape
+        fits = sizes == dict.fromkeys(("theta", "mean", "square", "best"), row)
+        return found if fits and state.keys() == vars(State()).keys() else None
 
     def train(self, progress: Callable[[Progress], None]) -> None:
         """From where the trials stand to the end of them all."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import astuple
 from pathlib import Path
@@ -48,6 +50,7 @@ class Dask:
         # Everything that happens comes through here, so that one thread hears it, in its order.
         self.news: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self.places: list[Place] = []
+        self.given_up = 0
         self.open = ExitStack()
         try:
             self._quiet()
@@ -92,11 +95,13 @@ class Dask:
 
         advice = "start it with `dask scheduler` and `dask worker --nthreads 1 ADDRESS`"
         try:
-            client = Client(address, set_as_default=False, timeout=PATIENCE)
+            # A client that finds nobody leaves a thread behind, whose end may block everything.
+            with ThreadPoolExecutor(1) as apart:
+                apart.submit(asyncio.run, _called(address)).result()
         except (OSError, ValueError) as error:
             why = str(error).splitlines()[0]
             raise ValueError(f"no dask scheduler answers at {address}: {advice} ({why})") from None
-        self.open.enter_context(client)
+        client = self.open.enter_context(Client(address, set_as_default=False))
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:
@@ -121,7 +126,9 @@ class Dask:
                 say(Progress(*about))
             elif what == "done":
                 yield _outcome(*waiting.pop(about))
-            elif what == "gone" and not any(place.is_alive() for place in self.places):
+            elif what == "gone":
+                self.given_up += 1
+            if self.places and self.given_up == len(self.places):
                 reason = f"no worker process could be started again: {about}"
                 for trial, _ in waiting.values():
                     yield Outcome(trial=trial, status="lost", reason=reason)
@@ -176,6 +183,13 @@ class Place(threading.Thread):
             if self.child is not None:
                 self.child.end()
         self.join()
+
+
+async def _called(address: str) -> None:
+    """Raises an OSError, or a ValueError if it is no address, unless a scheduler answers."""
+    from distributed.comm.core import connect
+
+    await (await connect(address, timeout=PATIENCE)).close()
 
 
 def _outcome(trial: Trial, future: Any) -> Outcome:

@@ -120,11 +120,12 @@ def setting(comparison: Comparison) -> str:
     plan = comparison.plan
     sizes, recipe = plan.sizes, plan.recipe
     layers = listed([str(n) for n in plan.layers or (sizes.layers,)], "or")
+    noun = "epoch" if plan.epochs in ((), (1,)) and recipe.epochs == 1 else "epochs"
     epochs = listed([str(n) for n in plan.epochs or (recipe.epochs,)], "or")
     samples = ", ".join(f"{n:,} {split}" for split, n in _samples(plan.task).items())
     return (
         f"{plan.task} · {layers} layers, {sizes.dim} wide, {sizes.heads} heads, "
-        f"dropout {sizes.dropout:g} · {epochs} epochs, batches of {recipe.batch}, AdamW, "
+        f"dropout {sizes.dropout:g} · {epochs} {noun}, batches of {recipe.batch}, AdamW, "
         f"{recipe.precision} · {count(plan.seeds, 'seed')} · samples: {samples}"
     )
 
