@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.func import vmap
 
-from ordinate.dice import Dice, mixed
+from ordinate.dice import Dice, by_bits, by_numbers, mixed
 
 
 def dice(seed=1, row=0):
@@ -114,3 +114,15 @@ def test_numbers_are_scattered_one_to_one():
 
 
 GOLDEN = [0, 1364076727, -2114883783]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.93])
+def test_a_cpu_and_a_gpu_drop_the_same(p, dtype):
+    bits = torch.randint(-(2**31), 2**31 - 1, (64, 500), dtype=torch.int32)
+    for width in (999, 1000):
+        ours, theirs = (made(bits, width, p, dtype) for made in (by_bits, by_numbers))
+        assert ours.dtype == theirs.dtype == dtype and torch.equal(ours, theirs)
+        assert ours.eq(0).float().mean().item() == pytest.approx(p, abs=0.01)
+    edges = torch.tensor([[0, -1, 1 << 15, 0x7FFF, -(1 << 31), 0x7FFF8000]], dtype=torch.int32)
+    assert torch.equal(by_bits(edges, 12, p, dtype), by_numbers(edges, 12, p, dtype))

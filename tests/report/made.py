@@ -31,17 +31,23 @@ GRID = {
 DIVERGED = "the training loss was not finite at step 112"
 
 
+def base():
+    """The preset "quick" with four epochs and every test sample."""
+    plan = load("quick")
+    return changed(plan, {"task": "pattern", "about": plan.about, "recipe.epochs": 4})
+
+
 def quick(
     seeds: int = 6, leave_out: int = 0, failing: bool = True, **changes: object
 ) -> Comparison:
     """The preset "quick": learned refuses 64 and 128, continuous fails once, two do not converge."""
-    plan = changed(load("quick"), {"seeds": seeds, **changes})
+    plan = changed(base(), {"seeds": seeds, **changes})
     return _made(plan, _quick, leave_out, fails=("continuous", 3) if failing else None)
 
 
 def swept(**changes: object) -> Comparison:
     """As quick, with a learning rate per method out of three."""
-    plan = changed(load("quick"), {"rates": (3e-4, 1e-3, 3e-3), **changes})
+    plan = changed(base(), {"rates": (3e-4, 1e-3, 3e-3), **changes})
     sweep = [_quick(trial, random.Random(trial.id)) for trial in plan.sweep()]
     rates = Comparison.of(plan, sweep).rates
     final = [_quick(trial, random.Random(trial.id)) for trial in plan.final(dict(rates))]
@@ -80,7 +86,7 @@ def saturated() -> Comparison:
 
 
 def empty() -> Comparison:
-    return Comparison.of(load("quick"), [])
+    return Comparison.of(base(), [])
 
 
 def _made(plan: Plan, outcome, leave_out: int, fails: tuple[str, int] | None = None) -> Comparison:

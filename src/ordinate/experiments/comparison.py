@@ -18,9 +18,8 @@ from ordinate.training import Outcome, Score, Trial
 THRESHOLDS = (0.95, 0.99)
 #: What a method reaches of perfect at the trained length before longer ones are held against it.
 LEARNT = 0.99
-#: Accuracies that differ by less are not ranked: runs stop at 99.5 %, and what lies above is left to
-#: chance.
-FLOOR = 0.005
+#: Accuracies that differ by less are not ranked: two methods that both learnt the task did so.
+FLOOR = 1 - LEARNT
 
 
 @dataclass(frozen=True)

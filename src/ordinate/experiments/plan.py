@@ -58,7 +58,7 @@ class Plan(Frozen):
 
     def settled(self, device: str) -> Plan:
         """This plan with its precision known: on a CPU that multiplies bfloat16 itself, "auto" is
-        that, which is half as fast again and changes no verdict (docs/compare.md); elsewhere
+        that, which is half as fast again (what it changes is in docs/compare.md); elsewhere
         float32."""
         chosen = self.precision
         if chosen == "auto":
