@@ -316,6 +316,11 @@ DOOR = [
     "problem",
     "testing",
     "weights",
+    "Task",
+    "compare",
+    "experiments",
+    "tasks",
+    "training",
     "__version__",
 ]
 
