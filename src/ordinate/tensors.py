@@ -34,3 +34,13 @@ def hankel(line: Tensor, n: int, m: int) -> Tensor:
 def exactly(x: Tensor) -> AbstractContextManager[object]:
     """A context in which automatic mixed precision is off: positions choose their precision."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
+
+
+def usable(device: str) -> str:
+    """A device that this torch can put a number on."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        has = "cpu and cuda" if torch.cuda.is_available() else "cpu"
+        raise ValueError(f"this torch cannot use the device {device!r}: it has {has}") from None
+    return device

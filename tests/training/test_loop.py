@@ -192,7 +192,7 @@ def test_the_weights_tested_are_those_of_the_best_look():
     for step in range(result.best, result.steps):
         run.learner.step(step)
     run.best.copy_(run.learner.theta)
-    run._tested.clear()
+    run.tests.clear()
     assert run.tested(21)[0].loss != result.test[21].loss
 
 

@@ -27,9 +27,10 @@ def run(
     import torch
 
     from ordinate import testing
-    from ordinate.cli.output import console, usable
+    from ordinate.cli.output import console
     from ordinate.files import load_class
     from ordinate.position import Position
+    from ordinate.tensors import usable
 
     path, colon, name = target.rpartition(":")
     if not colon or not path or not name:

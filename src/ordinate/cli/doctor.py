@@ -38,7 +38,8 @@ def run(
     from rich.text import Text
 
     from ordinate import backends
-    from ordinate.cli.output import console, table, usable
+    from ordinate.cli.output import console, table
+    from ordinate.tensors import usable
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     kind = torch.device(usable(device)).type

@@ -39,15 +39,3 @@ def table(*columns: str, right: tuple[str, ...] = (), caption: str | None = None
             column, overflow="fold", justify="right" if column in right else "left", vertical="top"
         )
     return made
-
-
-def usable(device: str) -> str:
-    """A device that this torch can put a number on."""
-    import torch
-
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        has = "cpu and cuda" if torch.cuda.is_available() else "cpu"
-        raise ValueError(f"this torch cannot use the device {device!r}: it has {has}") from None
-    return device

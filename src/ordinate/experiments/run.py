@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ordinate.experiments.comparison import Comparison, chosen
 from ordinate.experiments.engines import Engine
 from ordinate.experiments.plan import Plan, changed, load
 from ordinate.experiments.store import HOME, Store
+from ordinate.tensors import usable
 from ordinate.training import Outcome, Trial
 from ordinate.training.loop import Progress
 
@@ -126,18 +129,11 @@ def found(device: str, cluster: str | None = None) -> str:
 
     What the workers of a cluster have is not known here: "auto" is then their CPUs.
     """
-    import torch
-
     if cluster is not None:
         return "cpu" if device == "auto" else device
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        has = "cpu and cuda" if torch.cuda.is_available() else "cpu"
-        raise ValueError(f"this torch cannot use the device {device!r}: it has {has}") from None
-    return device
+    return usable(device)
 
 
 def cores() -> int:

@@ -10,7 +10,7 @@ from ordinate.training.trial import Trial
 
 
 def task(trial: Trial) -> Task:
-    """The task, on a grid if the method needs two axes."""
+    """What it is trained and tested on."""
     return make_task(trial.task)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,7 @@ class Run:
         self.best = self.learner.theta.clone()
         self.states = [State() for _ in trials]
         self.failures: dict[int, str] = {}
+        self.tests: dict[int, list[Score]] = {}
         self.note, self.saved = "", time.monotonic()
 
     def prepare(self, graph: bool | None) -> None:
@@ -179,8 +181,7 @@ class Run:
         steps = learner.steps
         step = int(learner.step_count)
         progress(Progress(self.trials[0].id, step, steps))
-        begun = last = time.monotonic()
-        trained = 0.0
+        begun = time.monotonic()
         while step < steps and self.running:
             due = min(step + every - step % every, steps)
             count = due - step
@@ -189,14 +190,13 @@ class Run:
                 step += 1
             train_loss = (learner.losses / count).tolist()
             learner.losses.zero_()
-            now = time.monotonic()
-            trained, last = now - last, now
+            trained = time.monotonic() - begun
             self.look(step, train_loss)
             now = time.monotonic()
             for state in self.states:
                 state.training += trained / len(self.states)
                 state.seconds += (now - begun) / len(self.states)
-            begun = last = now
+            begun = now
             if now - self.saved > PAUSE and step < steps and self.running:
                 self.save()
             for i, state in enumerate(self.states):
@@ -264,7 +264,7 @@ class Run:
             steps=state.step,
             best=state.best,
             curve=state.curve,
-            validation=self.score([*self.held_out])[i],
+            validation=self.validated[i],
             test={n: self.tested(n)[i] for n in lengths},
             digest=hashlib.sha256(self.best[i].cpu().numpy().tobytes()).hexdigest(),
         )
@@ -272,18 +272,19 @@ class Run:
 
     def tested(self, length: int) -> list[Score]:
         """Test scores of all trials at a length, or why there are none."""
-        if length not in self._tested:
+        if length not in self.tests:
             own = None if length == self.task.length else length
             try:
                 data = [build.samples(trial, self.task, "test", own) for trial in self.trials]
-                self._tested[length] = self.score(data)
+                self.tests[length] = self.score(data)
             except ValueError as why:
-                self._tested[length] = [Score(refused=str(why)) for _ in self.trials]
-        return self._tested[length]
+                self.tests[length] = [Score(refused=str(why)) for _ in self.trials]
+        return self.tests[length]
 
-    @property
-    def _tested(self) -> dict[int, list[Score]]:
-        return self.__dict__.setdefault("tests", {})
+    @cached_property
+    def validated(self) -> list[Score]:
+        """Validation scores of all trials, once all are trained."""
+        return self.score(self.held_out)
 
     def score(self, data: list[Samples]) -> list[Score]:
         """Scores with the best weights of each trial; long samples a few at a time."""
