@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ordinate.tasks import IGNORED, make
-from ordinate.tasks.marker import largest_counts
+from ordinate.tasks.bag import largest_counts
 
 
 @pytest.mark.parametrize("options", ["", ":offset=1", ":offset=7,tokens=5,length=9", ":length=33"])

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from ordinate.tasks import IGNORED, Line, Samples, Split, Task, balanced, generator
-from ordinate.tasks.marker import largest_counts
+from ordinate.tasks.bag import largest_counts
 
 
 class Induction(Task):
